@@ -301,7 +301,7 @@ impl Engine {
         let fresh = crate::deadline::local_deadline(self.now, self.timing.lease(), &self.timing);
         #[cfg(feature = "planted")]
         let cell = if planted!(self, M19AdoptWithFreshLease) {
-            crate::validity::DeadlineCell::new(fresh).cell()
+            crate::validity::DeadlineWriter::new(fresh).cell()
         } else {
             live.writer.cell()
         };

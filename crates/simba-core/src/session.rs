@@ -27,7 +27,7 @@ use crate::{
     planted::planted,
     term::RevokeReason,
     time::Instant,
-    validity::{DeadlineCell, DeadlineWriter},
+    validity::DeadlineWriter,
 };
 
 /// The shortest keep-alive period that a granted lease may lead to; below it a store is of no use.
@@ -221,7 +221,7 @@ impl Engine {
         let session = opened.session;
         self.session = Session::Live(Live {
             id: session,
-            writer: DeadlineCell::new(deadline),
+            writer: DeadlineWriter::new(deadline),
             deadline,
             granted: opened.granted,
             period,

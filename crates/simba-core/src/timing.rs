@@ -164,13 +164,11 @@ impl Default for Timing {
 
 impl Timing {
     /// A builder with every value left at its default.
-    #[must_use]
     pub fn builder() -> TimingBuilder {
         TimingBuilder::default()
     }
 
     /// A builder from which [`build`](TimingBuilder::build) makes this very timing again; for a variant of it.
-    #[must_use]
     pub const fn to_builder(self) -> TimingBuilder {
         TimingBuilder {
             lease: Some(self.lease),

@@ -54,12 +54,6 @@ pub struct DeadlineWriter(Arc<DeadlineCell>);
 pub struct Latched;
 
 impl DeadlineCell {
-    /// A cell with its first deadline, and the writer of it.
-    #[must_use]
-    pub fn new(deadline: Instant) -> DeadlineWriter {
-        DeadlineWriter(Arc::new(Self(AtomicU64::new(deadline.as_nanos()))))
-    }
-
     /// The instant until which the session is valid, if it is valid now; `clock` is read after the deadline was
     /// loaded, and again if the deadline moved meanwhile.
     ///
@@ -90,6 +84,12 @@ impl DeadlineCell {
 }
 
 impl DeadlineWriter {
+    /// A new cell with its first deadline.
+    #[must_use]
+    pub fn new(deadline: Instant) -> Self {
+        Self(Arc::new(DeadlineCell(AtomicU64::new(deadline.as_nanos()))))
+    }
+
     /// The cell, for a term to read.
     #[must_use]
     pub fn cell(&self) -> Arc<DeadlineCell> {
@@ -100,10 +100,6 @@ impl DeadlineWriter {
     ///
     /// # Errors
     /// [`Latched`] if a reader has seen the present deadline pass. Nothing is changed then.
-    #[expect(
-        clippy::needless_pass_by_ref_mut,
-        reason = "exclusive access is what makes this the single writer"
-    )]
     pub fn extend(&mut self, to: Instant) -> Result<(), Latched> {
         let cell = &self.0.0;
         let present = cell.load(Ordering::Acquire);
@@ -126,7 +122,7 @@ impl DeadlineWriter {
     }
 
     #[cfg(feature = "planted")]
-    pub(crate) fn force(&mut self, to: Instant) {
+    pub(crate) fn force(&self, to: Instant) {
         self.0.0.store(to.as_nanos(), Ordering::Release);
     }
 }
