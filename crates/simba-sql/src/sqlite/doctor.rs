@@ -1,0 +1,170 @@
+//! What a person should know about the store: measured, not guessed.
+
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use simba_backend::Failure;
+
+use super::{
+    clock::StoreClock,
+    config::SqliteConfig,
+    connection::{Create, Durability, Link, check_file, wake_path},
+    failure::before,
+    schema::{self, Found},
+    worker::{Limit, wait_clock},
+};
+
+/// How serious a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// Worth knowing.
+    Note,
+    /// It weakens a promise.
+    Warn,
+    /// Leases do not work here.
+    Fail,
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// How serious.
+    pub level: Level,
+    /// What was found.
+    pub text: String,
+    /// What to do about it; empty if nothing.
+    pub advice: String,
+}
+
+impl Finding {
+    fn new(level: Level, text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level, text: text.into(), advice: advice.into() }
+    }
+
+    pub(crate) fn fail(text: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self::new(Level::Fail, text, advice)
+    }
+}
+
+pub(crate) fn find_schema(config: &SqliteConfig) -> Result<Found, Failure> {
+    if !config.path().exists() {
+        return Ok(Found::Missing);
+    }
+    check_file(config.path(), false)?;
+    let conn = Connection::open_with_flags(config.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)
+        .map_err(|error| before(config.path(), &error))?;
+    schema::find(&conn).map_err(|error| before(config.path(), &error))
+}
+
+pub(crate) fn examine(
+    config: &SqliteConfig,
+    clock: &StoreClock,
+    link: &mut Link,
+    limit: Limit,
+) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    match round_trips(link, limit) {
+        Ok(median) => findings.push(Finding::new(
+            Level::Ok,
+            format!("store reachable, {:.2} ms median of 9 write transactions", median.as_secs_f64() * 1e3),
+            "",
+        )),
+        Err(failure) => {
+            findings.push(Finding::fail(failure.message, ""));
+            return findings;
+        }
+    }
+    match find_schema(config) {
+        Ok(Found::Present) => {
+            findings.push(Finding::new(Level::Ok, format!("tables of version {}", schema::VERSION), ""));
+        }
+        Ok(Found::Missing) => findings.push(Finding::fail("no tables of Simba", "run `simba schema apply`")),
+        Ok(Found::Other(version)) => {
+            let advice = format!("this program needs version {}", schema::VERSION);
+            findings.push(Finding::fail(format!("tables of version {version}"), advice));
+        }
+        Err(failure) => findings.push(Finding::fail(failure.message, "")),
+    }
+    findings.extend(counts(clock, link, limit));
+    findings.push(wake_finding(config));
+    findings.push(space(config));
+    let promise = "tokens survive a crash of any process, and a loss of power as far as the disk keeps what it has synced";
+    findings.push(Finding::new(Level::Ok, promise, ""));
+    let host = "this host only: SQLite leases are not for network file systems or several machines";
+    findings.push(Finding::new(Level::Note, host, ""));
+    findings
+}
+
+fn round_trips(link: &mut Link, limit: Limit) -> Result<Duration, Failure> {
+    let mut times = Vec::new();
+    for _ in 0..9 {
+        let start = wait_clock();
+        link.write(Create::No, Durability::Synced, limit, |tx| {
+            tx.execute("update simba_meta set value = value where key = 'schema'", [])
+        })?;
+        times.push(Duration::from_nanos(wait_clock().saturating_sub(start)));
+    }
+    times.sort_unstable();
+    Ok(times[4])
+}
+
+fn counts(clock: &StoreClock, link: &mut Link, limit: Limit) -> Vec<Finding> {
+    let now = i64::try_from(clock.now()).unwrap_or(i64::MAX);
+    let domain = clock.domain().to_owned();
+    let counted = link.read(limit, |conn| {
+        let one = |sql: &str| conn.query_row(sql, rusqlite::params![domain, now], |row| row.get::<_, i64>(0));
+        let live = one("select count(*) from simba_session where clock = ?1 and expires_ns > ?2")?;
+        let over = one("select count(*) from simba_session where clock <> ?1 or expires_ns <= ?2")?;
+        let leases = conn.query_row("select count(*) from simba_lease", [], |row| row.get::<_, i64>(0))?;
+        let check: String = conn.query_row("pragma quick_check(1)", [], |row| row.get(0))?;
+        Ok((live, over, leases, check))
+    });
+    match counted {
+        Ok((live, over, leases, check)) => {
+            let text = format!("{live} live sessions, {over} that are over, {leases} lease names");
+            let whole = if check == "ok" {
+                Finding::new(Level::Ok, "the file is whole", "")
+            } else {
+                Finding::fail(format!("the file is damaged: {check}"), "restore a copy, or use a new file")
+            };
+            vec![Finding::new(Level::Ok, text, ""), whole]
+        }
+        Err(failure) => vec![Finding::fail(failure.message, "")],
+    }
+}
+
+fn wake_finding(config: &SqliteConfig) -> Finding {
+    use rustix::fs::inotify;
+    match inotify::init(inotify::CreateFlags::CLOEXEC) {
+        Ok(_) => Finding::new(
+            Level::Ok,
+            format!(
+                "releases wake waiting processes at once, through {}",
+                wake_path(config.path()).display()
+            ),
+            "",
+        ),
+        Err(error) => Finding::new(
+            Level::Warn,
+            format!("releases cannot be watched for ({error}): a waiting process finds them by polling"),
+            "raise fs.inotify.max_user_instances",
+        ),
+    }
+}
+
+fn space(config: &SqliteConfig) -> Finding {
+    match rustix::fs::statvfs(config.path()) {
+        Ok(stat) => {
+            let free = stat.f_bavail.saturating_mul(stat.f_frsize) >> 20;
+            let text = format!("{free} MiB free on the file's disk");
+            if free < 64 {
+                Finding::new(Level::Warn, text, "make room: on a full disk no lease can be taken or renewed")
+            } else {
+                Finding::new(Level::Ok, text, "")
+            }
+        }
+        Err(error) => Finding::new(Level::Note, format!("the free space cannot be read ({error})"), ""),
+    }
+}
