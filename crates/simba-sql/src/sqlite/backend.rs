@@ -58,7 +58,6 @@ impl SqliteBackend {
     }
 
     /// The configuration.
-    #[must_use]
     pub fn config(&self) -> &SqliteConfig {
         &self.0.config
     }

@@ -10,7 +10,7 @@ macro_rules! planted {
 macro_rules! planted {
     ($config:expr, $bug:ident) => {{
         // The same names are read as in the other form, so that none of them is unused.
-        let _: &crate::sqlite::SqliteConfig = &$config;
+        let _config: &crate::sqlite::SqliteConfig = &$config;
         false
     }};
 }

@@ -208,7 +208,9 @@ impl Ground<'_> {
 
     /// Clears away some sessions that are over, so that those whose owners died do not pile up.
     fn reap(&self, tx: &Transaction<'_>, now: u64) -> Sql<bool> {
-        if planted!(self.config, M12RenewsExpired) || planted!(self.config, M13DeadRowKept) {
+        let no_judge = planted!(self.config, M12RenewsExpired);
+        let no_half = planted!(self.config, M13DeadRowKept);
+        if no_judge || no_half {
             return Ok(false);
         }
         let over: Vec<String> = tx
@@ -345,15 +347,8 @@ impl Ground<'_> {
             None if planted!(self.config, M24ReleaseWithoutSession) => Version(0),
             None => return Ok(Done { value: Released { step: None }, freed: true }),
         };
-        let sql = if planted!(self.config, M23ReleaseWithoutToken) {
-            "update simba_lease set session = null where name = ?1 and session = ?2 and ?3 > 0"
-        } else if planted!(self.config, M24ReleaseWithoutSession) {
-            "update simba_lease set session = null where name = ?1 and ?2 <> '' and token = ?3"
-        } else {
-            "update simba_lease set session = null where name = ?1 and session = ?2 and token = ?3"
-        };
         let mut freed = 0;
-        let mut statement = tx.prepare_cached(sql)?;
+        let mut statement = tx.prepare_cached(release_sql(self.config))?;
         for grant in grants {
             freed += statement.execute(params![self.key(&grant.name), me, grant.token.as_i64()])?;
         }
@@ -372,6 +367,28 @@ impl Ground<'_> {
             .optional()?;
         Ok(Version(version.map_or(0, from_sql)))
     }
+}
+
+/// Frees a lease where name, session and token all match.
+const RELEASE: &str = "update simba_lease set session = null where name = ?1 and session = ?2 and token = ?3";
+
+#[cfg(feature = "planted")]
+fn release_sql(config: &SqliteConfig) -> &'static str {
+    use super::Planted;
+    match config.planted {
+        Some(Planted::M23ReleaseWithoutToken) => {
+            "update simba_lease set session = null where name = ?1 and session = ?2 and ?3 > 0"
+        }
+        Some(Planted::M24ReleaseWithoutSession) => {
+            "update simba_lease set session = null where name = ?1 and ?2 <> '' and token = ?3"
+        }
+        _ => RELEASE,
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+const fn release_sql(_config: &SqliteConfig) -> &'static str {
+    RELEASE
 }
 
 /// For people.
