@@ -69,6 +69,9 @@ pub struct Engine {
     pub(crate) planted: Option<crate::planted::Planted>,
 }
 
+/// How many outputs the queue keeps room for when it is empty.
+const ROOM_KEPT: usize = 256;
+
 /// A release that goes out with the next batch.
 #[derive(Debug)]
 pub(crate) struct QueuedRelease {
@@ -237,7 +240,12 @@ impl Engine {
 impl Engine {
     /// The next obligation.
     pub fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        // A burst, such as ten thousand wins in one reply, leaves no memory behind.
+        if output.is_none() && self.outputs.capacity() > ROOM_KEPT {
+            self.outputs.shrink_to(ROOM_KEPT);
+        }
+        output
     }
 
     /// When [`handle_wakeup`](Self::handle_wakeup) must be called next; `None` if only an input can change anything.

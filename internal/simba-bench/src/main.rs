@@ -1,0 +1,27 @@
+//! Measures what the design promises, as ratios to floors in interleaved runs, and writes the table to
+//! `docs/benchmarks.md`. Absolute times of this or any machine mean little; ratios and counts are what is kept.
+
+mod alloc;
+mod clock;
+mod engine;
+mod sqlite;
+mod table;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut rows = Vec::new();
+    engine::memory(&mut rows);
+    engine::validity(&mut rows);
+    engine::throughput(&mut rows);
+    sqlite::all(&mut rows)?;
+    let table = table::render(&rows);
+    #[expect(clippy::print_stdout, reason = "the table is what the program is for")]
+    {
+        println!("{table}");
+    }
+    let text = format!(
+        "# Benchmarks\n\nWritten by `cargo xtask bench`: medians of interleaved pairs on one machine of 2 cores, as \
+         ratios to a floor measured in the same run, or as counts.\n\n{table}"
+    );
+    std::fs::write("docs/benchmarks.md", text)?;
+    Ok(())
+}
