@@ -55,8 +55,15 @@ fn memory(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
 
 #[cfg(feature = "sqlite")]
 fn sqlite(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
-    let _ = rest;
-    Err(refuse("sqlite is being built".into()))
+    use simba_sql::sqlite::{SqliteBackend, SqliteConfig};
+
+    // Somebody who took the URL of a server for this one has perhaps given a password, which must not be shown.
+    if rest.starts_with("//") && rest.contains('@') {
+        return Err(refuse("a SQLite file has no user and no host: write sqlite:/absolute/path.db".into()));
+    }
+    let config = SqliteConfig::from_url(&format!("sqlite:{rest}"))
+        .map_err(|error| Error::Url(error.to_string().into()))?;
+    Ok(Arc::new(SqliteBackend::new(config)?))
 }
 
 #[cfg(test)]
@@ -72,6 +79,13 @@ mod tests {
         }
         let error = open("redis:x").unwrap_err().to_string();
         assert!(error.contains("\"redis\" is not a kind of store"), "{error}");
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[test]
+    fn a_server_like_url_of_a_file_does_not_show_its_password() {
+        let error = open("sqlite://app:hunter2@db/app").unwrap_err().to_string();
+        assert!(!error.contains("hunter2") && error.contains("sqlite:/absolute/path.db"), "{error}");
     }
 
     #[cfg(not(feature = "sqlite"))]
