@@ -1,2 +1,5 @@
-//! Being built.
-fn main() {}
+//! The command `simba`.
+
+fn main() -> std::process::ExitCode {
+    simba_cli::main()
+}

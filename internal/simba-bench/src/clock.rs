@@ -17,7 +17,11 @@ pub(crate) fn wall() -> Instant {
 
 /// Runs the floor and the thing in turn, the order swapped each pair; answers the median ratio, and the floor's
 /// median in nanoseconds.
-pub(crate) fn paired<A, B>(pairs: u32, mut floor: impl FnMut() -> A, mut thing: impl FnMut() -> B) -> (f64, f64) {
+pub(crate) fn paired<A, B>(
+    pairs: u32,
+    mut floor: impl FnMut() -> A,
+    mut thing: impl FnMut() -> B,
+) -> (f64, f64) {
     let mut ratios = Vec::new();
     let mut floors = Vec::new();
     for n in 0..pairs {

@@ -44,8 +44,12 @@ fn holding(count: u32) -> (Engine, u64) {
                 Request::Acquire { names, .. } => {
                     let before = Version(version);
                     version += names.len() as u64;
-                    let outcomes = names.iter().map(|_| Outcome::Won { token: FencingToken::FIRST }).collect();
-                    Reply::Acquired(Acquired::Judged { step: VersionStep { before, after: Version(version) }, outcomes })
+                    let outcomes =
+                        names.iter().map(|_| Outcome::Won { token: FencingToken::FIRST }).collect();
+                    Reply::Acquired(Acquired::Judged {
+                        step: VersionStep { before, after: Version(version) },
+                        outcomes,
+                    })
                 }
                 _ => continue,
             };
@@ -92,7 +96,12 @@ pub(crate) fn validity(rows: &mut Vec<Row>) {
     let clock = || Instant::from_nanos(boot_nanos());
     let read = || (0..1_000u32).filter(|_| black_box(&cell).valid_until(clock).is_some()).count();
     let (ratio, floor) = paired(61, raw, read);
-    rows.push(Row::ratio("deadline cell read / one raw clock read", "<= 1.05", ratio, &format!("{:.1} ns the clock read", floor / 1_000.0)));
+    rows.push(Row::ratio(
+        "deadline cell read / one raw clock read",
+        "<= 1.05",
+        ratio,
+        &format!("{:.1} ns the clock read", floor / 1_000.0),
+    ));
 
     let other = writer.cell();
     let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
@@ -126,7 +135,11 @@ pub(crate) fn throughput(rows: &mut Vec<Row>) {
         let seconds = start.elapsed().as_secs_f64();
         per_lease_count.push(seconds / f64::from(rounds));
         let rate = inputs as f64 / seconds / 1e6;
-        rows.push(Row::value(&format!("engine inputs a second, {count} leases held"), ">= 3 M", format!("{rate:.1} M")));
+        rows.push(Row::value(
+            &format!("engine inputs a second, {count} leases held"),
+            ">= 3 M",
+            format!("{rate:.1} M"),
+        ));
     }
     let ratio = per_lease_count[1] / per_lease_count[0];
     rows.push(Row::value("a renewal with 1,000,000 leases / with 1", "the same", format!("{ratio:.2}")));

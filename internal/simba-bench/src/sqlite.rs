@@ -3,7 +3,9 @@
 use std::{error::Error, path::Path, time::Duration};
 
 use rusqlite::Connection;
-use simba_backend::{Acquired, Backend, Grant, KeepAlive, LeaseName, NodeLabel, Outcome, Owned, Owner, Version};
+use simba_backend::{
+    Acquired, Backend, Grant, KeepAlive, LeaseName, NodeLabel, Outcome, Owned, Owner, Version,
+};
 use simba_sql::sqlite::{SqliteBackend, SqliteConfig, rusqlite};
 use tokio::runtime::Runtime;
 
@@ -40,7 +42,8 @@ fn bare(path: &Path, synchronous: &str) -> Result<Connection> {
 }
 
 fn transaction(db: &Connection) {
-    db.execute_batch("begin immediate; update bare set value = value + 1 where id = 1; commit").expect("a bare write");
+    db.execute_batch("begin immediate; update bare set value = value + 1 where id = 1; commit")
+        .expect("a bare write");
 }
 
 /// An acquire is synced to the disk and a release is not, so the floor is one bare transaction of each kind.
@@ -66,7 +69,12 @@ fn pair(rows: &mut Vec<Row>, runtime: &Runtime, folder: &Path) -> Result<()> {
     };
     let (ratio, floor) = paired(201, both_synced, &mut once);
     let note = format!("floor {:.0} us: two bare synced transactions", floor / 1e3);
-    rows.push(Row::ratio("SQLite acquire + release / two bare transactions", "<= 1.1 (2.2 singles)", ratio, &note));
+    rows.push(Row::ratio(
+        "SQLite acquire + release / two bare transactions",
+        "<= 1.1 (2.2 singles)",
+        ratio,
+        &note,
+    ));
     let as_ours = || {
         transaction(&full);
         transaction(&normal);
@@ -82,14 +90,17 @@ fn keep_alive(rows: &mut Vec<Row>, runtime: &Runtime, folder: &Path) -> Result<(
     for count in [1u32, 10, 100, 1_000, 10_000, 100_000] {
         let store = SqliteBackend::new(SqliteConfig::new(folder.join(format!("keep-{count}.db"))))?;
         let session = runtime.block_on(store.open(LEASE, &owner(), LIMIT))?.session;
-        let names = (0..count).map(|n| LeaseName::new(&format!("job-{n}"))).collect::<std::result::Result<Vec<_>, _>>()?;
+        let names = (0..count)
+            .map(|n| LeaseName::new(&format!("job-{n}")))
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         for batch in names.chunks(10_000) {
             runtime.block_on(store.acquire(session, batch, LIMIT))?;
         }
         let mut times = Vec::new();
         for _ in 0..401 {
             let start = wall();
-            let reply = runtime.block_on(store.keep_alive(session, Some(Version(u64::from(count))), LIMIT))?;
+            let reply =
+                runtime.block_on(store.keep_alive(session, Some(Version(u64::from(count))), LIMIT))?;
             times.push(start.elapsed().as_secs_f64() * 1e6);
             if !matches!(reply, KeepAlive::Alive { owned: Owned::Unchanged, .. }) {
                 return Err("the version differs".into());
@@ -97,7 +108,11 @@ fn keep_alive(rows: &mut Vec<Row>, runtime: &Runtime, folder: &Path) -> Result<(
         }
         let micros = median(&mut times);
         let base = *first.get_or_insert(micros);
-        let row = Row::value(&format!("SQLite keep-alive with {count} leases / with 1"), "<= 1.1", format!("{:.2}", micros / base));
+        let row = Row::value(
+            &format!("SQLite keep-alive with {count} leases / with 1"),
+            "<= 1.1",
+            format!("{:.2}", micros / base),
+        );
         rows.push(row.noted(format!("{micros:.0} us; the answer carries no list")));
     }
     Ok(())
@@ -106,10 +121,16 @@ fn keep_alive(rows: &mut Vec<Row>, runtime: &Runtime, folder: &Path) -> Result<(
 fn mass(rows: &mut Vec<Row>, runtime: &Runtime, folder: &Path) -> Result<()> {
     let store = SqliteBackend::new(SqliteConfig::new(folder.join("mass.db")))?;
     let session = runtime.block_on(store.open(LEASE, &owner(), LIMIT))?.session;
-    let names = (0..10_000).map(|n| LeaseName::new(&format!("job-{n}"))).collect::<std::result::Result<Vec<_>, _>>()?;
+    let names = (0..10_000)
+        .map(|n| LeaseName::new(&format!("job-{n}")))
+        .collect::<std::result::Result<Vec<_>, _>>()?;
     let start = wall();
     runtime.block_on(store.acquire(session, &names, LIMIT))?;
     let rate = 10_000.0 / start.elapsed().as_secs_f64() / 1e3;
-    rows.push(Row::value("SQLite mass acquire of 10,000 names, one call", "reported", format!("{rate:.0} k/s")));
+    rows.push(Row::value(
+        "SQLite mass acquire of 10,000 names, one call",
+        "reported",
+        format!("{rate:.0} k/s"),
+    ));
     Ok(())
 }

@@ -32,7 +32,8 @@ impl Row {
 pub(crate) fn render(rows: &[Row]) -> String {
     let mut text = String::from("| what | target | measured | note |\n|---|---|---|---|\n");
     for row in rows {
-        writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.measured, row.note).expect("a text grows");
+        writeln!(text, "| {} | {} | {} | {} |", row.what, row.target, row.measured, row.note)
+            .expect("a text grows");
     }
     text
 }

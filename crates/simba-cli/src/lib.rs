@@ -1,0 +1,67 @@
+//! The command `simba`: run work on exactly one of several machines at a time.
+//!
+//! It uses the public API of the library alone. What is here is the command line, the settings, the guard process
+//! that ends a command in time whatever happens to this one, and the demo.
+//!
+//! | module | what |
+//! |---|---|
+//! | `args` | the command line, and its help |
+//! | `settings` | where each setting comes from |
+//! | `command` | one file a verb |
+//! | `guard` | the process that holds the deadline |
+//! | [`history`] | the checker of what nodes did; the demo and the tests use the same |
+
+mod args;
+mod command;
+mod duration;
+mod exit;
+pub mod history;
+mod output;
+mod settings;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command, ConfigCommand};
+use exit::{Exit, USAGE};
+use settings::Settings;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    output::set_quiet(cli.global.quiet);
+    match dispatch(cli) {
+        Ok(code) => code,
+        Err(exit) => exit.report(),
+    }
+}
+
+/// Help and version are data; everything else that the parser says is wrong usage.
+fn usage(error: &clap::Error) -> ExitCode {
+    // A closed pipe is no error.
+    drop(error.print());
+    if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+}
+
+fn dispatch(cli: Cli) -> Result<ExitCode, Exit> {
+    if let Command::Demo(args) = &cli.command {
+        return command::demo::demo(args, cli.global.format());
+    }
+    let settings = Settings::load(&cli.global)?;
+    let format = cli.global.format();
+    match cli.command {
+        Command::Status(args) => command::status::status(&settings, &args, format),
+        Command::Who(args) => command::who::who(&settings, &args, format),
+        Command::Watch(args) => command::watch::watch(&settings, &args, format),
+        Command::Schema(what) => command::schema::schema(&settings, &what),
+        Command::Config(ConfigCommand::Show) => command::config::show(&settings, format),
+        Command::Doctor(args) => command::doctor::doctor(&settings, &args, format),
+        Command::Node(args) => command::node::node(&settings, args),
+        Command::Demo(_) | Command::Run(_) | Command::Lead(_) => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,102 @@
+//! The store that the settings name, and the runtime that calls are made on.
+
+use std::{future::Future, sync::Arc};
+
+use simba::{
+    Inspector, Simba,
+    backend::DynBackend,
+    sqlite::{SqliteBackend, SqliteConfig},
+};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    exit::{Exit, INTERNAL, USAGE},
+    output,
+    settings::{Settings, without_password},
+};
+
+/// The runtime of a command: one thread, this one.
+pub(crate) fn runtime() -> Result<Runtime, Exit> {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Exit::new(INTERNAL, format!("no runtime can be started: {error}")))
+}
+
+/// Runs `act` to its end.
+pub(crate) fn block_on<T>(act: impl Future<Output = Result<T, Exit>>) -> Result<T, Exit> {
+    runtime()?.block_on(act)
+}
+
+/// How the store is to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Open {
+    /// It is made if it is not there.
+    Create,
+    /// It must be there.
+    Existing,
+}
+
+/// The `SQLite` store that the settings name.
+pub(crate) fn sqlite(settings: &Settings, open: Open) -> Result<SqliteBackend, Exit> {
+    let shown = without_password(&settings.url);
+    if !settings.url.starts_with("sqlite:") {
+        let scheme = settings.url.split(':').next().unwrap_or_default();
+        let scheme: String = scheme.chars().take(40).collect();
+        let text = format!(
+            "the store {shown:?} cannot be used: {scheme:?} is not a kind of store that this program has; it has \
+             sqlite, as in sqlite:/var/lib/app/simba.db"
+        );
+        return Err(Exit::new(USAGE, text));
+    }
+    let mut config =
+        SqliteConfig::from_url(&settings.url).map_err(|error| Exit::new(USAGE, error.to_string()))?;
+    config = config.create(open == Open::Create);
+    if let Some(namespace) = &settings.namespace {
+        config = config.namespace(namespace.clone());
+    }
+    SqliteBackend::new(config).map_err(|failure| Exit::from(&failure))
+}
+
+/// The store, for looking at.
+pub(crate) fn inspector(settings: &Settings) -> Result<Inspector, Exit> {
+    let store: Arc<dyn DynBackend> = Arc::new(sqlite(settings, Open::Existing)?);
+    Ok(Inspector::new(store))
+}
+
+/// A client on the store, with a session that is live.
+pub(crate) async fn client(settings: &Settings) -> Result<Simba, Exit> {
+    if settings.url_is_default {
+        output::hint(format!("using {} (this host only; choose a store with --url)", settings.url));
+    }
+    let store = sqlite(settings, Open::Create)?;
+    let client = Simba::builder(store).node(settings.node.as_str()).timing(settings.timing).build()?;
+    match ready(&client, settings).await {
+        Ok(()) => Ok(client),
+        Err(exit) => {
+            client.close().await;
+            Err(exit)
+        }
+    }
+}
+
+/// Waits for the session. What no waiting mends is told at once.
+async fn ready(client: &Simba, settings: &Settings) -> Result<(), Exit> {
+    use simba::{Event, backend::FailureKind};
+    let mut events = client.events();
+    let hopeless = async {
+        while let Some(event) = events.next().await {
+            if let Event::OpenFailed { failure, .. } = event
+                && matches!(failure.kind, FailureKind::Denied | FailureKind::Unsuitable)
+            {
+                return Exit::from(&failure);
+            }
+        }
+        Exit::new(INTERNAL, "the client has ended; this is a bug of simba, please report it")
+    };
+    tokio::select! {
+        biased;
+        ready = client.ready(settings.connect_timeout) => ready.map_err(Exit::from),
+        exit = hopeless => Err(exit),
+    }
+}
