@@ -60,6 +60,28 @@ impl Subscriber {
 }
 
 impl Contender {
+    /// Takes the name; the guard gives it back.
+    fn new(shared: &Arc<Shared>, name: LeaseName) -> Result<(Arc<Self>, EndGuard), Error> {
+        if !lock(&shared.names).insert(name.clone()) {
+            return Err(Error::AlreadyStarted(name));
+        }
+        let state = State {
+            leadership: Leadership::Candidate,
+            version: 0,
+            waiters: Waiters::default(),
+            streams: Vec::new(),
+        };
+        let contender = Arc::new(Self {
+            shared: Arc::clone(shared),
+            name,
+            id: OnceLock::new(),
+            state: Mutex::new(state),
+            over: Arc::default(),
+        });
+        let end = EndGuard(Arc::clone(&contender));
+        Ok((contender, end))
+    }
+
     pub(crate) fn started(&self, id: ElectionId) {
         let first = self.id.set(id);
         debug_assert!(first.is_ok(), "the driver starts each election once");
@@ -110,7 +132,7 @@ impl Contender {
         }
     }
 
-    fn subscribe(&self) -> mpsc::UnboundedReceiver<TermEvent> {
+    pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<TermEvent> {
         let (events, receiver) = mpsc::unbounded_channel();
         let mut stream = Subscriber { events, told: None };
         let mut state = lock(&self.state);
@@ -371,23 +393,7 @@ impl ElectionBuilder {
     fn contend(&self, mailbox: Option<mpsc::UnboundedSender<Message>>) -> Result<Arc<Contender>, Error> {
         let shared = self.client.shared();
         shared.check()?;
-        if !lock(&shared.names).insert(self.name.clone()) {
-            return Err(Error::AlreadyStarted(self.name.clone()));
-        }
-        let state = State {
-            leadership: Leadership::Candidate,
-            version: 0,
-            waiters: Waiters::default(),
-            streams: Vec::new(),
-        };
-        let contender = Arc::new(Contender {
-            shared: Arc::clone(shared),
-            name: self.name.clone(),
-            id: OnceLock::new(),
-            state: Mutex::new(state),
-            over: Arc::default(),
-        });
-        let end = EndGuard(Arc::clone(&contender));
+        let (contender, end) = Contender::new(shared, self.name.clone())?;
         shared.send(Input::Start { contender: Arc::clone(&contender), mailbox, end });
         Ok(contender)
     }
@@ -564,5 +570,16 @@ impl Stream for Terms {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<TermEvent>> {
         self.events.poll_recv(cx)
+    }
+}
+
+/// What the driver's own tests need of a contender.
+#[cfg(test)]
+pub(crate) mod for_tests {
+    use super::*;
+
+    pub(crate) fn contender(shared: &Arc<Shared>, name: &str) -> (Arc<Contender>, EndGuard) {
+        let name = LeaseName::new(name).expect("a name");
+        Contender::new(shared, name).expect("a name that is free")
     }
 }

@@ -3,7 +3,7 @@
 mod support;
 
 use simba::clock::Clock;
-use simba::{Election, Event, Flow, Interrupt, LeadError, OnError, RevokeReason, Role, Simba, Term};
+use simba::{Election, Event, Flow, Interrupt, LeadError, OnError, RevokeReason, Role, Simba, Term, Timing};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,28 +34,28 @@ impl Drop for Guard {
     }
 }
 
-async fn event(events: &mut simba::Events, mut wanted: impl FnMut(&Event) -> bool) -> Event {
-    soon("an event", async {
-        loop {
-            let event = events.next().await.expect("the client is open");
-            if wanted(&event) {
-                return event;
-            }
-        }
-    })
-    .await
-}
-
-/// Work that goes on until it is let go, whatever happens to its term.
-fn stubborn(simba: &Simba, interrupt: Interrupt, out: &Out, go: &Arc<Notify>) -> Election {
-    let state = (out.clone(), Arc::clone(go));
+/// Work that goes on until it is let go, whatever happens to its term; answers when it has begun.
+async fn stubborn(
+    lab: &Lab,
+    simba: &Simba,
+    interrupt: Interrupt,
+    out: &Out,
+    go: &Arc<Notify>,
+) -> (Election, Term) {
+    let begun = Arc::new(Notify::new());
+    let state = (out.clone(), Arc::clone(go), Arc::clone(&begun));
     let election = simba.election("job").unwrap().interrupt(interrupt);
-    election
-        .run_while_leader(state, |_, (out, go)| async move {
+    let election = election
+        .run_while_leader(state, |_, (out, go, begun)| async move {
             let _guard = out.guard();
+            begun.notify_one();
             go.notified().await;
         })
-        .unwrap()
+        .unwrap();
+    soon("the work begins", begun.notified()).await;
+    assert!(lab.is_held("job") && !out.is_out());
+    let term = led(&election).await;
+    (election, term)
 }
 
 #[tokio::test]
@@ -63,9 +63,7 @@ async fn by_default_the_future_is_dropped_when_the_term_ends_and_only_then_the_l
     let lab = Lab::new();
     let simba = lab.node("a");
     let (out, go) = (Out::new(), Arc::new(Notify::new()));
-    let election = stubborn(&simba, Interrupt::Drop, &out, &go);
-    led(&election).await;
-    assert!(!out.is_out());
+    let (election, _) = stubborn(&lab, &simba, Interrupt::Drop, &out, &go).await;
     soon("stopped", election.stop()).await;
     assert!(out.is_out() && !lab.is_held("job"));
 }
@@ -75,8 +73,7 @@ async fn graceful_work_keeps_the_lease_until_it_is_out() {
     let lab = Lab::new();
     let simba = lab.node("a");
     let (out, go) = (Out::new(), Arc::new(Notify::new()));
-    let election = stubborn(&simba, Interrupt::Graceful, &out, &go);
-    let term = led(&election).await;
+    let (election, term) = stubborn(&lab, &simba, Interrupt::Graceful, &out, &go).await;
     let stop = election.stop();
     soon("told", term.cancelled().cancelled()).await;
     assert!(!term.is_valid());
@@ -93,8 +90,7 @@ async fn graceful_work_that_does_not_end_is_dropped_at_the_deadline_as_of_the_st
     let lab = Lab::new();
     let simba = lab.node("a");
     let (out, go) = (Out::new(), Arc::new(Notify::new()));
-    let election = stubborn(&simba, Interrupt::Graceful, &out, &go);
-    let term = led(&election).await;
+    let (election, term) = stubborn(&lab, &simba, Interrupt::Graceful, &out, &go).await;
     let deadline = term.deadline().unwrap();
     let stop = election.stop();
     lab.run_until("the stop completes", || stop.is_complete()).await;
@@ -108,8 +104,7 @@ async fn cooperative_work_is_never_dropped_and_does_not_run_twice() {
     let lab = Lab::new();
     let simba = lab.node("a");
     let (out, go) = (Out::new(), Arc::new(Notify::new()));
-    let election = stubborn(&simba, Interrupt::Cooperative, &out, &go);
-    led(&election).await;
+    let (election, _) = stubborn(&lab, &simba, Interrupt::Cooperative, &out, &go).await;
     let step = election.step_down(secs(1));
     lab.run_until("the step-down completes", || step.is_complete()).await;
     assert!(!out.is_out() && !lab.is_held("job"), "the lease is not kept beyond the deadline");
@@ -137,6 +132,7 @@ async fn work_of_a_lost_term_is_dropped_at_once_and_runs_again_with_a_higher_tok
             })
             .unwrap();
         let term = led(&election).await;
+        until("the work begins", || !tokens.lock().unwrap().is_empty()).await;
         lab.store.set(Mode::Fail);
         lab.run_until("lost", || term.end_reason().is_some()).await;
         assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
@@ -154,16 +150,20 @@ async fn blocking_work_is_waited_for_until_it_returns() {
     let simba = lab.node("a");
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let receiver = Arc::new(Mutex::new(receiver));
-    let out = Out::new();
+    let (out, begun) = (Out::new(), Arc::new(Notify::new()));
     let election = simba
         .election("job")
         .unwrap()
-        .run_while_leader_blocking((receiver, out.clone()), |_, (receiver, out)| {
-            let _guard = out.guard();
-            receiver.lock().unwrap().recv().map_err(|error| error.to_string())
-        })
+        .run_while_leader_blocking(
+            (receiver, out.clone(), Arc::clone(&begun)),
+            |_, (receiver, out, begun)| {
+                let _guard = out.guard();
+                begun.notify_one();
+                receiver.lock().unwrap().recv().map_err(|error| error.to_string())
+            },
+        )
         .unwrap();
-    led(&election).await;
+    soon("the work begins", begun.notified()).await;
     let stop = election.stop();
     lab.run_for(secs(3)).await;
     assert!(!stop.is_complete() && lab.is_held("job"));
@@ -189,8 +189,10 @@ async fn the_handover_waits_for_sub_tasks_too() {
                 let _guard = task_out.guard();
                 std::future::pending::<()>().await;
             });
-            let blocking = term.spawn_blocking(move || receiver.recv().is_ok());
-            started.notify_one();
+            let blocking = term.spawn_blocking(move || {
+                started.notify_one();
+                receiver.recv().is_ok()
+            });
             // Not awaited: they belong to the term all the same.
             drop((task, blocking));
             std::future::pending::<()>().await;
@@ -246,7 +248,7 @@ async fn what_interrupted_work_returns_does_not_end_the_election() {
             // A plain return, which would stop the election if it came from the work itself.
         })
         .unwrap();
-    led(&election).await;
+    until("runs", || runs.load(Ordering::SeqCst) == 1).await;
     soon("stepped down", election.step_down(secs(1))).await;
     lab.run_until("runs again", || runs.load(Ordering::SeqCst) == 2).await;
     assert!(election.leadership().is_leader());
@@ -296,29 +298,33 @@ async fn flow_step_down_and_again_do_what_they_say() {
 #[tokio::test]
 async fn failures_in_a_row_cool_down_longer_up_to_a_limit() {
     let lab = Lab::new();
-    let simba = lab.node("a");
-    let mut events = simba.events();
-    let election = simba
+    let failed = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&failed);
+    let simba = lab
+        .builder("a")
+        .timing(Timing::builder().lease(millis(1_500)).build().unwrap())
+        .on_event(move |event| {
+            if let Event::WorkFailed { error, failures, .. } = event {
+                assert_eq!((&**error, *failures as usize), ("no luck", count.load(Ordering::SeqCst) + 1));
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+        .build()
+        .unwrap();
+    let _election = simba
         .election("job")
         .unwrap()
         .run_while_leader((), |_, ()| async { Err::<(), _>("no luck") })
         .unwrap();
     let mut waits = Vec::new();
     for n in 1..=6 {
-        let failed = event(&mut events, |event| matches!(event, Event::WorkFailed { .. })).await;
-        assert!(
-            matches!(&failed, Event::WorkFailed { error, failures, .. } if &**error == "no luck" && *failures == n)
-        );
+        lab.run_until("fails", || failed.load(Ordering::SeqCst) == n).await;
         until("cools down", || cooldown(&lab, &simba).is_some()).await;
-        waits.push(cooldown(&lab, &simba).unwrap().as_secs());
-        // Past the cooldown in one step would be a pause; in small steps the session lives on.
-        lab.run_until("contends again", || cooldown(&lab, &simba).is_none()).await;
-        lab.run_until("leads again", || {
-            election.leadership().is_leader() || cooldown(&lab, &simba).is_some()
-        })
-        .await;
+        // The clock may have moved by some steps since.
+        let wait = cooldown(&lab, &simba).unwrap() + millis(400);
+        waits.push(wait.as_millis() / 500 * 500);
     }
-    assert_eq!(waits, [5, 10, 20, 40, 80, 80]);
+    assert_eq!(waits, [500, 1_000, 2_000, 4_000, 8_000, 8_000]);
 }
 
 #[tokio::test]

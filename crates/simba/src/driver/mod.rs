@@ -189,3 +189,6 @@ pub(crate) fn assemble(parts: Parts) -> (Arc<Shared>, Driver) {
     let driver = Driver::new(Arc::clone(&shared), queue, backend, owner);
     (shared, driver)
 }
+
+#[cfg(test)]
+mod tests;

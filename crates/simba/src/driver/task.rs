@@ -75,6 +75,11 @@ impl Driver {
         self.settle_late_calls().await;
     }
 
+    #[cfg(test)]
+    pub(super) fn has_input(&mut self) -> bool {
+        self.queue.try_recv().is_ok()
+    }
+
     fn engine<T>(&self, act: impl FnOnce(&mut Engine, Instant) -> T) -> T {
         let mut engine = lock(&self.shared.engine);
         // Read under the lock, so that the instants handed in never go back.

@@ -1,0 +1,419 @@
+//! The engine's own thread: what it does when user code blocks, when the store misbehaves, when it stands still, and
+//! when the runtime it was put on goes away.
+
+mod support;
+
+use simba::clock::{BootClock, Clock, ManualClock, RuntimeClock};
+use simba::memory::MemoryBackend;
+use simba::{Error, Event, Leadership, Listener, RevokeReason, SessionStatus, Simba, Term, TermEvent};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use support::*;
+use tracing::span;
+
+/// M1: every thread of the user's runtime is blocked for two lease times, and no keep-alive is late.
+#[test]
+fn a_runtime_that_is_blocked_for_two_lease_times_does_not_cost_the_session() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let (suspended, lost) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let (see, saw) = (Arc::clone(&suspended), Arc::clone(&lost));
+    runtime.block_on(async {
+        let simba = Simba::builder(real_store())
+            .timing(short_timing())
+            .on_event(move |event| match event {
+                Event::SessionSuspended { .. } => see.store(true, Ordering::SeqCst),
+                Event::SessionEnded { reason, .. } if *reason != simba::SessionEnd::Closed => {
+                    saw.store(true, Ordering::SeqCst);
+                }
+                _ => {}
+            })
+            .build()
+            .unwrap();
+        let election = simba.election("job").unwrap().start().unwrap();
+        let term = led(&election).await;
+        let from = BootClock.now();
+        let blockers: Vec<_> = (0..4).map(|_| tokio::spawn(async { std::thread::sleep(secs(1)) })).collect();
+        std::thread::sleep(secs(2));
+        assert!(term.is_valid(), "the session lives on");
+        for blocker in blockers {
+            blocker.await.unwrap();
+        }
+        assert!(BootClock.now().saturating_since(from) >= secs(2));
+        assert!(term.is_valid() && term.token().get() == 1);
+        simba.close().await;
+    });
+    assert!(!suspended.load(Ordering::SeqCst) && !lost.load(Ordering::SeqCst));
+}
+
+/// M10, I9: validity is read, not told. The engine does not run at all between the move of the clock and the read.
+#[tokio::test]
+async fn m10_the_first_read_after_a_pause_is_false_with_the_engine_frozen() {
+    let clock = ManualClock::new();
+    let stores = clock.clone();
+    // On this very runtime, which has one thread: between two awaits the engine cannot run.
+    let simba = Simba::builder(MemoryBackend::new(move || stores.now().as_nanos()))
+        .clock(Arc::new(clock.clone()))
+        .ambient_runtime()
+        .build()
+        .unwrap();
+    let election = simba.election("job").unwrap().start().unwrap();
+    let term = led(&election).await;
+    let left = term.remaining();
+    clock.advance_silently(left - Duration::from_nanos(1));
+    assert!(term.is_valid());
+    assert_eq!(term.remaining(), Duration::from_nanos(1));
+    clock.advance_silently(Duration::from_nanos(1));
+    assert!(!term.is_valid(), "exactly at the deadline it is over");
+    assert_eq!((term.remaining(), term.deadline(), term.end_reason()), (Duration::ZERO, None, None));
+    assert!(matches!(election.leadership(), Leadership::Leader(_)), "the cached hint is behind");
+    assert!(!election.leadership().is_leader(), "but asks the term");
+    let error = term.ensure_valid(Duration::ZERO).unwrap_err().to_string();
+    assert!(error.contains("has passed its deadline"), "{error}");
+    clock.advance(Duration::ZERO);
+    assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
+    assert!(!term.is_valid());
+}
+
+/// M07: a suspend moves the boot clock and not the clock of the runtime's timers. The engine notices within about a
+/// second of running time, though its next keep-alive lies minutes ahead.
+#[tokio::test]
+async fn m07_a_jump_of_the_clock_is_noticed_soon() {
+    /// Runs by itself, and can be moved on top of that without anybody being told, as by a suspend.
+    #[derive(Debug, Default)]
+    struct Suspendable(std::sync::atomic::AtomicU64);
+    impl Clock for Suspendable {
+        fn now(&self) -> simba::Instant {
+            let asleep = Duration::from_nanos(self.0.load(Ordering::SeqCst));
+            BootClock.now().saturating_add(asleep)
+        }
+    }
+    let clock = Arc::new(Suspendable::default());
+    let timing = simba::Timing::builder().lease(secs(900)).build().unwrap();
+    let simba = Simba::builder(real_store()).timing(timing).clock(Arc::clone(&clock) as _).build().unwrap();
+    let election = simba.election("job").unwrap().start().unwrap();
+    let term = led(&election).await;
+    clock.0.store(1_000_000_000_000, Ordering::SeqCst);
+    assert!(!term.is_valid());
+    assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
+}
+
+/// M34: callbacks of one election never overlap, and come in order, however many threads the runtime has.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn m34_callbacks_are_serial_and_in_pairs() {
+    #[derive(Default)]
+    struct Seen {
+        inside: AtomicUsize,
+        overlaps: AtomicUsize,
+        log: Mutex<Vec<(bool, u64)>>,
+    }
+    struct Counter(Arc<Seen>);
+    impl Counter {
+        async fn call(&self, elected: bool, term: &Term) {
+            if self.0.inside.fetch_add(1, Ordering::SeqCst) > 0 {
+                self.0.overlaps.fetch_add(1, Ordering::SeqCst);
+            }
+            self.0.log.lock().unwrap().push((elected, term.token().get()));
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            self.0.inside.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    impl Listener for Counter {
+        async fn elected(&self, term: Term) {
+            self.call(true, &term).await;
+        }
+        async fn revoked(&self, term: Term, _: RevokeReason) {
+            assert!(!term.is_valid(), "revoked before it is told");
+            self.call(false, &term).await;
+        }
+    }
+    const ROUNDS: u64 = 200;
+    let simba = Simba::builder(real_store()).build().unwrap();
+    let seen = Arc::new(Seen::default());
+    let election = simba.election("job").unwrap().listen(Counter(Arc::clone(&seen))).unwrap();
+    for round in 1..=ROUNDS {
+        assert_eq!(led(&election).await.token().get(), round);
+        soon("stepped down", election.step_down(Duration::ZERO)).await;
+    }
+    soon("stopped", election.stop()).await;
+    assert_eq!(seen.overlaps.load(Ordering::SeqCst), 0);
+    let log = seen.log.lock().unwrap().clone();
+    assert!(log.len() as u64 >= 2 * ROUNDS, "{}", log.len());
+    for (at, pair) in log.chunks(2).enumerate() {
+        let token = at as u64 + 1;
+        assert_eq!(pair, [(true, token), (false, token)]);
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_panics_or_fails_costs_no_more_than_the_terms() {
+    for mode in [Mode::Hang, Mode::Panic, Mode::Fail, Mode::LoseReply] {
+        let lab = Lab::new();
+        let simba = lab.node("a");
+        let election = simba.election("job").unwrap().start().unwrap();
+        let term = led(&election).await;
+        lab.store.set(mode);
+        lab.run_until("suspended", || simba.status() == SessionStatus::Suspended).await;
+        assert!(term.is_valid(), "a failed keep-alive ends nothing");
+        lab.run_until("the deadline", || simba.status() == SessionStatus::Opening).await;
+        assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
+        lab.store.set(Mode::Pass);
+        lab.run_until("leads again", || election.leadership().is_leader()).await;
+        assert!(led(&election).await.token() > term.token());
+    }
+}
+
+/// L3: stop, step-down and close always complete, whatever the store does.
+#[tokio::test]
+async fn everything_completes_although_the_store_never_answers_again() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let first = simba.election("first").unwrap().start().unwrap();
+    let second = simba.election("second").unwrap().start().unwrap();
+    led(&first).await;
+    led(&second).await;
+    lab.store.set(Mode::Hang);
+    let (stop, step) = (first.stop(), second.step_down(secs(1)));
+    lab.run_until("stop and step-down", || stop.is_complete() && step.is_complete()).await;
+    let close = simba.close();
+    lab.run_until("close", || close.is_complete()).await;
+    assert_eq!(simba.status(), SessionStatus::Closed);
+}
+
+#[tokio::test]
+async fn a_watch_that_ends_is_started_again() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let mut events = simba.events();
+    until("the first watch", || lab.store.watches.load(Ordering::SeqCst) == 1).await;
+    for _ in 0..2 {
+        let before = lab.store.watches.load(Ordering::SeqCst);
+        lab.store.set(Mode::Fail);
+        soon("an event", async { while !matches!(events.next().await, Some(Event::WatchEnded { .. })) {} })
+            .await;
+        lab.store.set(Mode::Pass);
+        until("another watch", || lab.store.watches.load(Ordering::SeqCst) > before).await;
+    }
+}
+
+/// A clean handover where the store tells of releases: milliseconds, in real time.
+#[tokio::test]
+async fn a_release_that_is_told_is_taken_over_in_milliseconds() {
+    let store = real_store();
+    let a = Simba::builder(store.clone()).node("a").build().unwrap();
+    let b = Simba::builder(store).node("b").build().unwrap();
+    let mut took = Vec::new();
+    for _ in 0..20 {
+        let holder = a.election("job").unwrap().start().unwrap();
+        led(&holder).await;
+        let waiter = b.election("job").unwrap().start().unwrap();
+        // It has tried and was refused, and would try again in seconds.
+        until("refused", || b.snapshot().election("job").is_some_and(|view| view.next_at.is_some())).await;
+        let from = BootClock.now();
+        let stop = holder.stop();
+        led(&waiter).await;
+        took.push(BootClock.now().saturating_since(from));
+        stop.await;
+        waiter.stop().await;
+    }
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < millis(50), "{took:?}");
+}
+
+/// The runtime of an ambient engine is shut down: nobody waits in vain, and no term reads valid.
+#[test]
+fn an_engine_whose_runtime_is_gone_leaves_no_valid_term_and_no_waiter() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (simba, election, mut terms, term, close) = runtime.block_on(async {
+        let simba = Simba::builder(real_store()).ambient_runtime().build().unwrap();
+        let terms = simba.election("job").unwrap().terms().unwrap();
+        let election = terms.election().clone();
+        let term = led(&election).await;
+        (simba.clone(), election, terms, term, simba.closed())
+    });
+    assert!(term.is_valid());
+    drop(runtime);
+    assert!(!term.is_valid());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::Stopped);
+        soon("cancelled", term.cancelled().cancelled()).await;
+        soon("closed", close).await;
+        soon("ended", election.stop()).await;
+        soon("stepped down", election.step_down(secs(1))).await;
+        assert!(matches!(soon("told", terms.next()).await, Some(TermEvent::Elected(_))));
+        assert!(matches!(soon("told", terms.next()).await, Some(TermEvent::Revoked { .. })));
+        assert!(soon("over", terms.next()).await.is_none());
+        assert!(matches!(simba.ready(secs(1)).await, Err(Error::Closed)));
+        assert!(matches!(simba.inspect().who("job").await, Err(Error::Closed)));
+        assert!(simba.events().next().await.is_none());
+    });
+}
+
+/// The runtime of a listener is shut down: nobody can be told any more, so the election stops and the lease is free.
+#[test]
+fn an_election_whose_runtime_is_gone_stops() {
+    struct Told(Arc<tokio::sync::Notify>);
+    impl Listener for Told {
+        async fn elected(&self, _: Term) {
+            self.0.notify_one();
+        }
+        async fn revoked(&self, _: Term, _: RevokeReason) {}
+    }
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let (election, term) = first.block_on(async {
+        let told = Arc::new(tokio::sync::Notify::new());
+        let election = simba.election("job").unwrap().listen(Told(Arc::clone(&told))).unwrap();
+        soon("told", told.notified()).await;
+        let term = led(&election).await;
+        (election, term)
+    });
+    drop(first);
+    runtime().block_on(async {
+        assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::Stopped);
+        soon("over", election.ended()).await;
+        until("released", || !lab.is_held("job")).await;
+    });
+}
+
+/// Paused time: the engine on the test's own runtime, and half an hour in an instant.
+#[tokio::test(start_paused = true)]
+async fn an_ambient_engine_lives_in_paused_time() {
+    let clock = Arc::new(RuntimeClock::current().unwrap());
+    let stores = Arc::clone(&clock);
+    let store = MemoryBackend::new(move || stores.now().as_nanos());
+    let simba = Simba::builder(store).clock(Arc::clone(&clock) as _).ambient_runtime().build().unwrap();
+    let election = simba.election("job").unwrap().start().unwrap();
+    let term = led(&election).await;
+    tokio::time::sleep(secs(1_800)).await;
+    assert!(term.is_valid() && term.token().get() == 1, "every keep-alive was in time");
+    simba.close().await;
+}
+
+#[test]
+fn an_ambient_engine_needs_a_runtime() {
+    let error = Simba::builder(real_store()).ambient_runtime().build().unwrap_err();
+    assert!(matches!(error, Error::NoRuntime { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_closed_client_says_so() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let election = simba.election("job").unwrap().start().unwrap();
+    led(&election).await;
+    let builder = simba.election("other").unwrap();
+    soon("closed", simba.close()).await;
+    assert!(matches!(builder.start(), Err(Error::Closed)));
+    assert!(matches!(simba.election("third"), Err(Error::Closed)));
+    assert!(matches!(simba.ready(secs(1)).await, Err(Error::Closed)));
+    assert!(matches!(election.leadership(), Leadership::Over));
+    let snapshot = simba.snapshot();
+    assert_eq!((snapshot.session.status, snapshot.elections.len()), (SessionStatus::Closed, 0));
+    assert!(!lab.is_held("job"));
+}
+
+#[tokio::test]
+async fn inspection_pages_through_everything() {
+    let lab = Lab::new();
+    let simba = lab.node("web-2");
+    let elections: Vec<_> =
+        (0..2_100).map(|n| simba.election(&format!("many.{n:04}")).unwrap().start().unwrap()).collect();
+    let other = simba.election("other").unwrap().start().unwrap();
+    led(&other).await;
+    for election in &elections {
+        led(election).await;
+    }
+    let all = simba.inspect().leases("many.").await.unwrap();
+    assert_eq!(all.len(), 2_100);
+    assert!(all.windows(2).all(|pair| pair[0].name < pair[1].name));
+    assert_eq!(all[7].held.as_ref().map(|held| held.owner.node.as_str()), Some("web-2"));
+    assert_eq!(simba.inspect().who("other").await.unwrap().unwrap().token.get(), 1);
+    assert!(simba.inspect().who("oth").await.unwrap().is_none(), "a prefix is not a name");
+    let direct = simba::Inspector::new(Arc::new(lab.store.clone()));
+    assert_eq!(direct.leases("").await.unwrap().len(), 2_101);
+    lab.store.set(Mode::Panic);
+    let error = simba.inspect().leases("").await.unwrap_err();
+    assert!(error.to_string().contains("a backend with a fault"), "{error}");
+    lab.store.set(Mode::Pass);
+    // One at a time would be 2,100 round trips.
+    let before = lab.store.calls.load(Ordering::SeqCst);
+    soon("closed", simba.close()).await;
+    assert!(lab.store.calls.load(Ordering::SeqCst) - before < 10);
+}
+
+/// A subscriber that only keeps the text of each event.
+struct Capture(Arc<Mutex<Vec<String>>>);
+
+impl tracing::Subscriber for Capture {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let mut text = format!("SPAN {}", span.metadata().name());
+        span.record(&mut Fields(&mut text));
+        self.0.lock().unwrap().push(text);
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut text = event.metadata().level().to_string();
+        event.record(&mut Fields(&mut text));
+        self.0.lock().unwrap().push(text);
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+struct Fields<'a>(&'a mut String);
+
+impl tracing::field::Visit for Fields<'_> {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        use std::fmt::Write;
+        write!(self.0, " {}={value:?}", field.name()).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn the_log_warns_once_an_outage_and_names_lease_and_token() {
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let _scope = tracing::subscriber::set_default(Capture(Arc::clone(&log)));
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let (inside, seen) = (Arc::new(tokio::sync::Notify::new()), Arc::clone(&log));
+    let election = simba
+        .election("job")
+        .unwrap()
+        .run_while_leader((Arc::clone(&inside), seen), |_, (inside, _)| async move {
+            inside.notify_one();
+            std::future::pending::<()>().await;
+        })
+        .unwrap();
+    soon("works", inside.notified()).await;
+    let warnings = || log.lock().unwrap().iter().filter(|line| line.starts_with("WARN")).count();
+    for outage in 1..=2 {
+        let before = warnings();
+        lab.store.set(Mode::Fail);
+        lab.run_until("suspended", || simba.status() == SessionStatus::Suspended).await;
+        lab.run_for(secs(4)).await;
+        lab.store.set(Mode::Pass);
+        lab.run_until("resumed", || simba.status() == SessionStatus::Live).await;
+        until("written", || warnings() > before).await;
+        assert_eq!(warnings(), outage, "{:#?}", log.lock().unwrap());
+    }
+    soon("stopped", election.stop()).await;
+    soon("closed", simba.close()).await;
+    until("written", || log.lock().unwrap().iter().any(|line| line.contains("session closed"))).await;
+    let log = log.lock().unwrap();
+    let has = |parts: &[&str]| log.iter().any(|line| parts.iter().all(|part| line.contains(part)));
+    assert!(has(&["SPAN simba.term", "lease=job", "token=1"]), "{log:#?}");
+    assert!(has(&["INFO", "elected", "lease=job", "token=1"]), "{log:#?}");
+    assert!(has(&["INFO", "revoked", "lease=job", "token=1", "reason=stopped"]), "{log:#?}");
+    assert!(has(&["WARN", "a keep-alive failed", "the wire is cut"]), "{log:#?}");
+}
