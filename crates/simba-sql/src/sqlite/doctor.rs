@@ -1,6 +1,6 @@
 //! What a person should know about the store: measured, not guessed.
 
-use std::time::Duration;
+use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use rusqlite::{Connection, OpenFlags};
 use simba_backend::Failure;
@@ -90,8 +90,10 @@ pub(crate) fn examine(
     findings.extend(counts(clock, link, limit));
     findings.push(wake_finding(config));
     findings.push(space(config));
-    let promise = "tokens survive a crash of any process, and a loss of power as far as the disk keeps what it has synced";
-    findings.push(Finding::new(Level::Ok, promise, ""));
+    findings.extend(log_size(config));
+    findings.extend(rights(config));
+    findings.push(clock_finding(clock));
+    findings.push(promise(config));
     let host = "this host only: SQLite leases are not for network file systems or several machines";
     findings.push(Finding::new(Level::Note, host, ""));
     findings
@@ -154,6 +156,62 @@ fn wake_finding(config: &SqliteConfig) -> Finding {
     }
 }
 
+/// The log is taken over into the file now and then, unless somebody reads an old moment of it all the time.
+fn log_size(config: &SqliteConfig) -> Option<Finding> {
+    const LARGE: u64 = 64 << 20;
+    let mut log = config.path().as_os_str().to_owned();
+    log.push("-wal");
+    let size = fs::metadata(&log).ok()?.len();
+    let text = format!("the write-ahead log has grown to {} MiB", size >> 20);
+    let advice = "look for a process that keeps a read transaction open on the file, and end it";
+    (size >= LARGE).then(|| Finding::new(Level::Warn, text, advice))
+}
+
+fn rights(config: &SqliteConfig) -> Option<Finding> {
+    let mode = fs::metadata(config.path()).ok()?.permissions().mode();
+    let text = "every user of this host may write the file, and so end or take any lease";
+    let advice = format!("chmod o-w {}", config.path().display());
+    (mode & 0o002 != 0).then(|| Finding::new(Level::Warn, text, advice))
+}
+
+fn clock_finding(clock: &StoreClock) -> Finding {
+    let text = format!(
+        "leases are measured by this host's boot-time clock, the same for every process; a reboot ends all sessions \
+         (boot {})",
+        clock.domain()
+    );
+    Finding::new(Level::Ok, text, "")
+}
+
+/// How much the tokens are worth.
+fn promise(config: &SqliteConfig) -> Finding {
+    let magic = rustix::fs::statfs(config.path()).map_or(0, |stat| stat.f_type.cast_unsigned());
+    match loses_tokens(magic) {
+        Some(when) => Finding::new(
+            Level::Warn,
+            format!(
+                "tokens survive a crash of any process, but {when}: then they begin anew, and a resource that has seen \
+                 higher ones refuses every owner"
+            ),
+            "put the file on a disk that stays",
+        ),
+        None => Finding::new(
+            Level::Ok,
+            "tokens survive a crash of any process, and a loss of power as far as the disk keeps what it has synced",
+            "",
+        ),
+    }
+}
+
+/// When a file system forgets what was written, by its magic number.
+fn loses_tokens(magic: u64) -> Option<&'static str> {
+    match magic & 0xffff_ffff {
+        0x0102_1994 | 0x8584_58f6 => Some("the file lies in memory and is gone after a reboot"),
+        0x794c_7630 => Some("the file lies in the layer of a container and may be gone with it"),
+        _ => None,
+    }
+}
+
 fn space(config: &SqliteConfig) -> Finding {
     match rustix::fs::statvfs(config.path()) {
         Ok(stat) => {
@@ -166,5 +224,17 @@ fn space(config: &SqliteConfig) -> Finding {
             }
         }
         Err(error) => Finding::new(Level::Note, format!("the free space cannot be read ({error})"), ""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_that_forget_are_known_by_their_numbers() {
+        assert!(loses_tokens(0x0102_1994).is_some_and(|when| when.contains("memory")), "tmpfs");
+        assert!(loses_tokens(0x794c_7630).is_some_and(|when| when.contains("container")), "overlay");
+        assert_eq!(loses_tokens(0xef53), None, "ext4");
     }
 }
