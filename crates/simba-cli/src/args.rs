@@ -104,6 +104,12 @@ pub(crate) enum Command {
     /// A node of the demo and of the tests.
     #[command(name = "__node", hide = true)]
     Node(NodeArgs),
+    /// The process that ends a command in time.
+    #[command(name = "__guard", hide = true)]
+    Guard(crate::guard::GuardArgs),
+    /// Becomes the command.
+    #[command(name = "__exec", hide = true)]
+    Exec(crate::guard::ExecArgs),
 }
 
 /// What is run, and how.

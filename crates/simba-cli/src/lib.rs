@@ -15,7 +15,9 @@ mod args;
 mod command;
 mod duration;
 mod exit;
+mod guard;
 pub mod history;
+mod keeper;
 mod output;
 mod settings;
 mod store;
@@ -49,8 +51,11 @@ fn usage(error: &clap::Error) -> ExitCode {
 }
 
 fn dispatch(cli: Cli) -> Result<ExitCode, Exit> {
-    if let Command::Demo(args) = &cli.command {
-        return command::demo::demo(args, cli.global.format());
+    match &cli.command {
+        Command::Demo(args) => return command::demo::demo(args, cli.global.format()),
+        Command::Guard(args) => return Ok(guard::guard(args)),
+        Command::Exec(args) => return Ok(guard::exec(args)),
+        _ => {}
     }
     let settings = Settings::load(&cli.global)?;
     let format = cli.global.format();
@@ -62,6 +67,9 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Exit> {
         Command::Config(ConfigCommand::Show) => command::config::show(&settings, format),
         Command::Doctor(args) => command::doctor::doctor(&settings, &args, format),
         Command::Node(args) => command::node::node(&settings, args),
-        Command::Demo(_) | Command::Run(_) | Command::Lead(_) => Ok(ExitCode::SUCCESS),
+        Command::Run(args) => command::run::run(&settings, &args),
+        Command::Lead(args) => command::lead::lead(&settings, &args),
+        // Dealt with above: they have no settings.
+        Command::Demo(_) | Command::Guard(_) | Command::Exec(_) => Ok(ExitCode::SUCCESS),
     }
 }
