@@ -98,17 +98,27 @@ impl Contender {
         Completion::new(latch, self.shared.id)
     }
 
+    /// Changes the leadership, then tells the streams and the watches: without the lock, since a waker is somebody
+    /// else's code.
     fn change(&self, leadership: Leadership, tell: impl FnOnce(&mut Vec<Subscriber>)) {
-        let waiters = {
+        let (waiters, mut streams) = {
             let mut state = lock(&self.state);
             state.leadership = leadership;
             state.version += 1;
-            tell(&mut state.streams);
-            state.waiters.take()
+            (state.waiters.take(), std::mem::take(&mut state.streams))
         };
+        tell(&mut streams);
+        self.put_back(streams);
         for (_, waker) in waiters {
             waker.wake();
         }
+    }
+
+    /// Those who have subscribed meanwhile have been told of the present state already.
+    fn put_back(&self, mut streams: Vec<Subscriber>) {
+        let mut state = lock(&self.state);
+        streams.append(&mut state.streams);
+        state.streams = streams;
     }
 
     pub(crate) fn elected(&self, term: &Term) {
@@ -124,12 +134,14 @@ impl Contender {
 
     /// The end of the term may be told.
     pub(crate) fn revoked(&self, term: &Term, reason: RevokeReason) {
-        for stream in &mut lock(&self.state).streams {
+        let mut streams = std::mem::take(&mut lock(&self.state).streams);
+        for stream in &mut streams {
             if stream.told.take_if(|token| *token == term.token()).is_some() {
                 // A stream that is gone is forgotten with the next term.
                 drop(stream.events.send(TermEvent::Revoked { term: term.clone(), reason }));
             }
         }
+        self.put_back(streams);
     }
 
     pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<TermEvent> {
