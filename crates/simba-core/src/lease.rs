@@ -233,7 +233,8 @@ impl Engine {
                 Outcome::Held(held) => {
                     if let Some(hinted) = current {
                         let normal = *retry.get_or_insert_with(|| self.retry_at());
-                        let at = if hinted { self.hinted_at() } else { normal };
+                        // A hint brings a candidate forward, never back, however wide the spread is.
+                        let at = if hinted { normal.min(self.hinted_at()) } else { normal };
                         let at = at.min(self.aim(&held, &mut aim_slot).unwrap_or(at));
                         self.elections.set_phase(slot, Phase::Waiting { at });
                     }
