@@ -51,7 +51,7 @@ impl SqliteBackend {
             Some(clock) => clock.clone(),
             None => StoreClock::boot_time()?,
         };
-        let config = Arc::new(config);
+        let config = Arc::new(config.settled());
         let sessions = Worker::new("simba-sqlite-session", Arc::clone(&config));
         let leases = Worker::new("simba-sqlite-lease", Arc::clone(&config));
         Ok(Self(Arc::new(Inner { config, clock, sessions, leases })))

@@ -99,6 +99,21 @@ impl SqliteConfig {
         self
     }
 
+    /// The same file by its one full name: neither a change of the working folder nor another link to it matters
+    /// from then on.
+    pub(crate) fn settled(mut self) -> Self {
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let full = self.path.canonicalize().or_else(|error| {
+            let name = self.path.file_name().ok_or(error)?;
+            Ok::<_, std::io::Error>(folder.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+        });
+        // Where even the folder cannot be looked at, the first call says so.
+        if let Ok(full) = full {
+            self.path = full;
+        }
+        self
+    }
+
     /// The file.
     #[must_use]
     pub fn path(&self) -> &Path {

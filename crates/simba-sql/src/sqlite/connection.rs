@@ -1,9 +1,11 @@
 //! One connection: opened with every check, and re-opened when the file under it has changed.
 
 use std::{
-    fs::{File, Metadata},
-    io::Read,
-    os::unix::fs::{FileTypeExt, MetadataExt},
+    fs::Metadata,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileTypeExt, MetadataExt},
+    },
     path::Path,
     sync::{
         Arc,
@@ -14,6 +16,7 @@ use std::{
 };
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 use simba_backend::Failure;
 
 use super::{
@@ -89,6 +92,14 @@ impl Link {
             open.durability = durability;
         }
         let tx = begin(&open.conn, path, limit)?;
+        // Looked at again under the lock, for which the call may have waited long.
+        if identity(path) != Some(open.file) {
+            return Err(unsuitable(format!(
+                "{} was replaced or deleted while the call waited; nothing was changed, and the next call uses what \
+                 is there then",
+                path.display()
+            )));
+        }
         let result = act(&tx).map_err(|e| before(path, &e))?;
         tx.commit().map_err(|e| at_commit(path, &e))?;
         Ok(result)
@@ -124,7 +135,8 @@ impl Link {
     }
 }
 
-fn identity(path: &Path) -> Option<(u64, u64)> {
+/// Which file the path names now.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     path.metadata().ok().map(|m| (m.dev(), m.ino()))
 }
 
@@ -220,7 +232,7 @@ fn ensure_schema(
 ) -> Result<(), Failure> {
     let path = config.path();
     let fail = |e: rusqlite::Error| before(path, &e);
-    let mut found = schema::find(conn).map_err(fail)?;
+    let mut found = retry_busy(path, limit, || schema::find(conn))?;
     if found == Found::Missing && create {
         // Whoever comes second waits for the lock, and finds the tables made.
         let tx = begin(conn, path, limit)?;
@@ -306,20 +318,41 @@ fn check_present(path: &Path, meta: &Metadata) -> Result<(), Failure> {
     if kind.is_socket() || kind.is_fifo() || kind.is_char_device() || kind.is_block_device() {
         return Err(unsuitable(format!("{shown} is not an ordinary file; give the path of one")));
     }
-    refuse_network(path)?;
-    let mut header = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(16).read_to_end(&mut header));
-    if let Err(error) = read {
-        return Err(denied(format!(
-            "{shown} cannot be read ({error}); leases need the right to read and write it"
-        )));
-    }
-    if !header.is_empty() && header != b"SQLite format 3\0" {
+    if meta.nlink() > 1 {
         return Err(unsuitable(format!(
-            "{shown} is not an SQLite database; it was left as it is. Name another file, or a new one"
+            "{shown} has a second name (a hard link), and SQLite would keep a log for each; remove the other name"
         )));
     }
-    Ok(())
+    refuse_network(path)?;
+    if let Err(error) = accessat(CWD, path, Access::READ_OK | Access::WRITE_OK, AtFlags::EACCESS) {
+        return Err(denied(format!(
+            "{shown} cannot be read and written by this user ({error}); leases need the rights to do both"
+        )));
+    }
+    check_header(path)
+}
+
+/// Looks at the first page, through the database's own code: closing a descriptor of ours would drop every lock
+/// that this process holds on the file, and the next process to leave would delete the log under it.
+fn check_header(path: &Path) -> Result<(), Failure> {
+    let mut uri = String::from("file:");
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-".contains(&byte) {
+            uri.push(char::from(byte));
+        } else {
+            uri.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    uri.push_str("?mode=ro&immutable=1");
+    let flags =
+        OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let looked = Connection::open_with_flags(uri, flags)
+        .and_then(|conn| conn.query_row("pragma schema_version", [], |_| Ok(())));
+    match looked {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::NotADatabase) => Err(before(path, &error)),
+        // Whatever else is wrong is found, and told better, when the file is opened.
+        Ok(()) | Err(_) => Ok(()),
+    }
 }
 
 /// Magic numbers of file systems whose locks and whose clock other hosts share: from linux/magic.h and the sources

@@ -23,6 +23,8 @@ fn translate(path: &Path, error: &Error, effect: Effect) -> Failure {
         );
         return Failure::new(FailureKind::Unsuitable, effect, text);
     };
+    // A commit that found no room was rolled back.
+    let effect = if inner.code == ErrorCode::DiskFull { Effect::None } else { effect };
     let (kind, text) = match inner.code {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => (
             FailureKind::Busy,

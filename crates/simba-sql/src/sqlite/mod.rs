@@ -32,6 +32,10 @@
 //! One host: a file on a network file system is refused, since neither its locks nor the clock are shared there.
 //! If the file is replaced by another one, the sessions of the old one end at their next keep-alive, and until
 //! then their terms may overlap with new ones: the tokens of the new file begin anew.
+//!
+//! A file with a second hard link is refused: `SQLite` names its log after the path, so it would have two. And a
+//! process must not open the file by any other means than this crate's copy of `SQLite`, not even to read it: when a
+//! descriptor of a file is closed, the kernel drops every lock that the process holds on that file.
 
 mod backend;
 mod clock;

@@ -40,8 +40,15 @@ create trigger simba_lease_insert after insert on simba_lease when new.session i
     update simba_session set version = version + 1 where id = new.session;
 end;
 
-create trigger simba_lease_update after update of session, token on simba_lease
-when new.session is not old.session or new.token is not old.token begin
+-- `insert or replace` deletes the row that was there without a delete trigger.
+create trigger simba_lease_replace before insert on simba_lease
+when exists (select 1 from simba_lease where name = new.name and session is not null) begin
+    update simba_session set version = version + 1
+    where id = (select session from simba_lease where name = new.name);
+end;
+
+create trigger simba_lease_update after update of name, session, token on simba_lease
+when new.session is not old.session or new.token is not old.token or new.name is not old.name begin
     update simba_session set version = version + 1 where id = old.session;
     update simba_session set version = version + 1 where id = new.session;
     insert into simba_freed (name) select old.name where new.session is null and old.session is not null;

@@ -22,7 +22,12 @@ use rustix::{
 use simba_backend::{Effect, Failure, FailureKind, Hint, HintSink};
 use tokio::sync::oneshot;
 
-use super::{clock::StoreClock, config::SqliteConfig, connection::wake_path, store::Ground};
+use super::{
+    clock::StoreClock,
+    config::SqliteConfig,
+    connection::{identity, wake_path},
+    store::Ground,
+};
 
 /// How often a watch looks although nothing woke it.
 const LOOK: Duration = Duration::from_secs(1);
@@ -89,6 +94,7 @@ struct Watch<'a> {
     inotify: OwnedFd,
     sink: HintSink,
     last: i64,
+    file: Option<(u64, u64)>,
 }
 
 impl<'a> Watch<'a> {
@@ -105,7 +111,8 @@ impl<'a> Watch<'a> {
         inotify::add_watch(&inotify, &wake, changes).map_err(|error| no_watch(&error))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let conn = Connection::open_with_flags(config.path(), flags).map_err(|error| no_watch(&error))?;
-        let mut watch = Self { ground: Ground { config, clock }, conn, inotify, sink, last: 0 };
+        let file = identity(config.path());
+        let mut watch = Self { ground: Ground { config, clock }, conn, inotify, sink, last: 0, file };
         watch.last = watch.newest().map_err(|error| no_watch(&error))?;
         Ok(watch)
     }
@@ -132,6 +139,10 @@ impl<'a> Watch<'a> {
                 return Ok(());
             }
             if fds[0].revents().contains(PollFlags::IN) && self.wake_file_is_gone()? {
+                return Ok(());
+            }
+            if identity(self.ground.config.path()) != self.file {
+                // Another database is there now, with news of its own.
                 return Ok(());
             }
             self.tell().map_err(|error| no_watch(&error))?;

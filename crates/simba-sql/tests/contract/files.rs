@@ -3,14 +3,17 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
+    pin::pin,
     process::Command,
+    time::Duration,
 };
 
-use simba_backend::{Acquired, Effect, Failure, FailureKind};
+use simba_backend::{Acquired, Backend, Effect, Failure, FailureKind};
 use simba_sql::sqlite::{SqliteBackend, SqliteConfig};
 
-use crate::rig::{FOREVER, LEASE, Node, Rig, holder, record};
+use crate::rig::{FOREVER, LEASE, Node, PLENTY, Rig, holder, name, record, wait};
 
 /// The failure that the file at `path` is refused with, at once or by the first call.
 fn refusal(path: &Path) -> Failure {
@@ -168,6 +171,16 @@ fn nothing_is_made_unless_it_may_be() {
     assert_eq!(Node::open(store, LEASE).unwrap().take("x"), 1);
 }
 
+/// `SQLite` names its log after the path, so two names of one file would be two logs.
+#[test]
+fn a_file_with_two_names_is_refused() {
+    let rig = Rig::new();
+    let a = rig.node(LEASE);
+    fs::hard_link(rig.path(), rig.folder().join("other.db")).unwrap();
+    assert_refused(&rig.folder().join("other.db"), FailureKind::Unsuitable, &["hard link"]);
+    drop(a);
+}
+
 #[test]
 fn a_symbolic_link_leads_to_the_same_leases() {
     let rig = Rig::new();
@@ -213,12 +226,40 @@ fn a_replaced_file_ends_the_sessions_of_the_old_one() {
 }
 
 /// As a careful person does: the new file comes whole, and the log of the old one is taken away.
-fn put_in_place_of(old: &Rig, new: &Rig) {
+pub(crate) fn put_in_place_of(old: &Rig, new: &Rig) {
     new.settle();
     for log in ["leases.db-wal", "leases.db-shm"] {
         fs::remove_file(old.folder().join(log)).unwrap();
     }
     fs::rename(new.path(), old.path()).unwrap();
+}
+
+/// The file is replaced while a call waits for the lock of the old one: nothing is granted in a file that nobody
+/// else can reach.
+#[test]
+fn a_file_replaced_during_the_wait_for_the_lock_grants_nothing() {
+    let rig = Rig::new();
+    let a = rig.node(FOREVER);
+    a.take("x");
+    let elsewhere = Rig::new();
+    elsewhere.node(FOREVER).close();
+    let locker = rig.prompt();
+    locker.execute_batch("begin immediate").unwrap();
+    let answer = wait(async {
+        let names = [name("y")];
+        let mut call = pin!(a.store.acquire(a.session, &names, PLENTY));
+        // The call has been handed over, and waits for the lock or is about to.
+        assert!(tokio::time::timeout(Duration::from_millis(100), &mut call).await.is_err());
+        put_in_place_of(&rig, &elsewhere);
+        locker.execute_batch("rollback").unwrap();
+        call.await
+    });
+    match answer {
+        Err(failure) => assert_eq!(failure.effect, Effect::None, "{failure}"),
+        Ok(answer) => assert_eq!(answer, Acquired::Expired, "granted in a file that is gone"),
+    }
+    // The next call has found the new file, where the session is unknown.
+    assert_eq!(a.acquire(&["y"]), Ok(Acquired::Expired));
 }
 
 #[test]
@@ -241,4 +282,22 @@ fn a_full_disk_loses_nothing_and_is_over_when_there_is_room() {
     let roomy = rig.node(FOREVER);
     assert_eq!(roomy.take("another"), 1);
     assert_eq!(roomy.take("lease-0"), 0);
+}
+
+/// Closing any descriptor of a file drops every lock that the process holds on it. If that happened here, the next
+/// process to leave would take this one for gone, and delete the log under it.
+#[test]
+fn the_locks_of_this_process_are_kept_whatever_else_it_does_with_the_file() {
+    let rig = Rig::new();
+    let a = rig.node(FOREVER);
+    a.take("x");
+    let another = rig.node(FOREVER);
+    assert_eq!(another.take("x"), 0);
+    let inode = format!(":{} ", fs::metadata(rig.path()).unwrap().ino());
+    let process = format!(" {} ", std::process::id());
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    assert!(
+        locks.lines().any(|line| line.contains(&inode) && line.contains(&process)),
+        "this process has lost its lock on the database: {locks}"
+    );
 }

@@ -32,6 +32,7 @@ fn a_part_of_another_test() {
         "write" => write_until_killed(&folder),
         "grow" => grow_until_refused(&folder),
         "rights" => be_refused(&folder),
+        "relative" => move_elsewhere(&folder),
         "leave" => leave_nothing(&folder),
         other => panic!("no part {other:?}"),
     }
@@ -255,6 +256,26 @@ fn a_file_without_the_rights_is_refused_before_anything_is_written() {
     );
     let made: Vec<_> = fs::read_dir(rig.folder().join("locked-folder")).unwrap().collect();
     assert_eq!(made.len(), 1, "{made:?}");
+}
+
+/// A daemon goes to the root folder after it has begun.
+fn move_elsewhere(folder: &Path) {
+    std::env::set_current_dir(folder).unwrap();
+    let node = Node::open(SqliteBackend::new(SqliteConfig::new("leases.db")).unwrap(), FOREVER).unwrap();
+    assert_eq!(node.take("x"), 1);
+    std::env::set_current_dir("/").unwrap();
+    assert!(node.is_alive(), "the session is found after a change of the working folder");
+    assert_eq!(node.take("y"), 1);
+    let again = Node::open(node.store.clone(), FOREVER).unwrap();
+    assert_eq!(again.take("x"), 0);
+}
+
+#[test]
+fn a_relative_path_stays_where_it_was_when_the_process_moves() {
+    let rig = Rig::new();
+    let output = child("relative", rig.folder()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    assert!(rig.path().is_file() && !Path::new("/leases.db").exists());
 }
 
 /// B44: a child process has nothing of the store open, and its end changes nothing.

@@ -174,8 +174,11 @@ fn the_prompt_is_seen(plant: Plant) -> Verdict {
         ("update simba_lease set session = null where name = 'x'", vec![]),
         ("update simba_lease set session = :other where name = 'x'", vec![]),
         ("update simba_lease set token = 7 where name = 'x'", vec![("x", 7)]),
+        ("update simba_lease set name = 'z' where name = 'x'", vec![("z", 1)]),
         ("delete from simba_lease where name = 'x'", vec![]),
         ("insert into simba_lease values ('y', 5, :mine, 0)", vec![("x", 1), ("y", 5)]),
+        ("insert or replace into simba_lease values ('x', 8, null, 0)", vec![]),
+        ("insert or replace into simba_lease values ('x', 8, :other, 0)", vec![]),
     ] {
         let rig = Rig::with(plant);
         let (a, b) = (rig.node(FOREVER), rig.node(FOREVER));

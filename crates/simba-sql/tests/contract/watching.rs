@@ -10,7 +10,7 @@ use simba_backend::{Backend, Failure, Hint, HintSink};
 use simba_sql::sqlite::SqliteBackend;
 use tokio::sync::oneshot;
 
-use crate::rig::{FOREVER, LEASE, Node, Plant, Rig, ensure, name, now, sound, wait};
+use crate::rig::{FOREVER, LEASE, Node, Plant, Rig, ensure, name, now, record, sound, wait};
 
 /// A watch on a thread, started anew whenever it ends, as a client does.
 pub(crate) struct Watch {
@@ -190,4 +190,39 @@ fn a_watch_goes_on_when_the_file_beside_the_database_is_deleted() {
         holder.release("x", token);
         watch.hears(&Hint::Freed(name("x")), Duration::from_millis(200))
     });
+}
+
+#[test]
+fn a_watch_goes_on_when_the_database_is_replaced() {
+    let rig = Rig::new();
+    let watch = Watch::start(rig.store());
+    let elsewhere = Rig::new();
+    elsewhere.node(LEASE).close();
+    crate::files::put_in_place_of(&rig, &elsewhere);
+    crate::rig::eventually("a release in the new file is told", || {
+        let Ok(holder) = Node::open(rig.store(), LEASE) else { return false };
+        let token = holder.take("x");
+        holder.release("x", token);
+        watch.hears(&Hint::Freed(name("x")), Duration::from_millis(300))
+    });
+    assert!(record(&rig.store(), "x").is_some());
+}
+
+/// Two processes may name the file differently.
+#[test]
+fn a_release_is_told_to_those_who_came_by_a_symbolic_link() {
+    let rig = Rig::new();
+    let holder = rig.node(FOREVER);
+    let link = rig.folder().join("link.db");
+    std::os::unix::fs::symlink(rig.path(), &link).unwrap();
+    let config = simba_sql::sqlite::SqliteConfig::new(&link).clock(rig.clock.store_clock("boot-1"));
+    let watch = Watch::start(SqliteBackend::new(config).unwrap());
+    let mut told = 0;
+    for _ in 0..8 {
+        let token = holder.take("x");
+        holder.release("x", token);
+        told += u32::from(watch.hears(&Hint::Freed(name("x")), Duration::from_millis(300)));
+        watch.quiet();
+    }
+    assert!(told >= 6, "only {told} of 8 releases were told at once");
 }
