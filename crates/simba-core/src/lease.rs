@@ -335,7 +335,11 @@ impl Engine {
         }
         if self.is_current(session) && self.floors.get(name).is_some_and(|floor| token <= floor) {
             self.mark(Mark::WonAgain);
-            return;
+            // Without a release under way it was lost, or a store that loses writes has taken it back; the lease
+            // would stay recorded for us, and nobody could win it.
+            if self.is_release_under_way(name) {
+                return;
+            }
         }
         if planted!(self, M22UnadoptedNotReleased) {
             return;

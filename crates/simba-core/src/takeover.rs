@@ -90,6 +90,17 @@ impl Engine {
         complete
     }
 
+    /// Whether a release for this name is decided or waited for.
+    pub(crate) fn is_release_under_way(&self, name: &LeaseName) -> bool {
+        self.queued.iter().any(|queued| queued.lease.grant().name == *name)
+            || self.calls.iter().any(|pending| match &pending.kind {
+                Kind::Release { grants, .. } => {
+                    !pending.abandoned && grants.iter().any(|grant| grant.name == *name)
+                }
+                Kind::Acquire { .. } | Kind::Open | Kind::KeepAlive { .. } | Kind::Close => false,
+            })
+    }
+
     /// Whether an attempt or a release for this name has not been answered, given up ones included.
     fn is_under_way(&self, name: &LeaseName) -> bool {
         self.queued.iter().any(|queued| queued.lease.grant().name == *name)
