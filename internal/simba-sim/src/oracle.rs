@@ -75,8 +75,15 @@ impl Oracle {
         let point = match (self.regime, rule) {
             (Regime::StoreSteps, _) if overlap => Point::OverlapAfterStep,
             (Regime::TooMuchDrift, _) if overlap => Point::OverlapAfterDrift,
-            (Regime::LostWrites, "I4") => Point::TokenCameAgain,
+            // Who believes too long may also adopt too late; the store's own tokens rise all the same (I5).
+            (Regime::StoreSteps | Regime::TooMuchDrift | Regime::ClockStops | Regime::ByHand, "I4") => {
+                Point::AdoptedOutOfOrder
+            }
+            (Regime::LostWrites | Regime::Evicts, "I4") => Point::TokenCameAgain,
             (Regime::LostWrites, _) if overlap => Point::OverlapAfterLostWrites,
+            (Regime::Evicts, _) if overlap => Point::OverlapAfterEviction,
+            // Nobody raises the former owner's version: it believes on, until its session ends.
+            (Regime::Evicts, "L13") => Point::OverlapStaysAfterEviction,
             (Regime::ByHand, _) if overlap => Point::OverlapByHand,
             (Regime::ClockStops, _) if overlap => Point::OverlapAfterStop,
             _ => {
@@ -87,7 +94,7 @@ impl Oracle {
             }
         };
         // Only the overlap itself shows that the net is not blind.
-        if rule == "I1" || rule == "I4" {
+        if matches!(rule, "I1" | "I4" | "L13") {
             self.reach.hit(point);
         }
     }
@@ -108,13 +115,6 @@ impl Oracle {
 
     pub(crate) fn ledger(&self, node: usize) -> Option<&Ledger> {
         self.nodes[node].as_ref().map(|watch| &watch.ledger)
-    }
-
-    /// Tokens may come again: the store has lost writes.
-    pub(crate) fn lost_writes(&mut self) {
-        self.tokens.forget();
-        let names = self.names.len();
-        self.resources = Resources::new(names);
     }
 }
 
@@ -150,6 +150,13 @@ impl Oracle {
         }
         if over {
             self.reach.hit(Point::SleptOverDeadlineWithReply);
+        }
+    }
+
+    /// The input has been handled.
+    pub(crate) fn handled(&mut self, node: usize) {
+        if let Some(watch) = &mut self.nodes[node] {
+            watch.ledger.go_on_closing();
         }
     }
 
@@ -198,7 +205,6 @@ impl Oracle {
         self.exclusive.guard(node, term, None);
         if let Some(watch) = &mut self.nodes[node] {
             watch.ledger.work_exited(term);
-            watch.ledger.go_on_closing();
         }
     }
 
@@ -223,7 +229,9 @@ impl Oracle {
             Output::Elected { term, .. } => {
                 let name = watch.ledger.index(term.name());
                 results.push(self.exclusive.adopted(at, clocks, (node, name, session), term));
-                match self.tokens.adopted(name, term.token()) {
+                // A term whose deadline had passed before it was adopted was never valid for anybody.
+                let valid = self.exclusive.is_valid(at, clocks, node, name, term.id());
+                match self.tokens.adopted(name, term.token(), valid) {
                     Ok(true) => self.reach.hit(Point::TokenGap),
                     Ok(false) => {}
                     Err(broken) => results.push(Err(broken)),
@@ -257,6 +265,9 @@ impl Oracle {
             return;
         }
         let Some(watch) = &mut self.nodes[node] else { return };
+        if std::mem::take(&mut watch.ledger.same_token_twice) {
+            self.reach.hit(Point::SameTokenTwice);
+        }
         let view = engine.snapshot();
         let mut result = session::check(&watch.ledger, engine, &view);
         if result.is_ok() {

@@ -54,10 +54,16 @@ reach! {
     OverlapAfterDrift,
     /// ... because the store had lost writes.
     OverlapAfterLostWrites,
+    /// ... because a record had been evicted.
+    OverlapAfterEviction,
+    /// ... and it lasted, for nobody told the former owner.
+    OverlapStaysAfterEviction,
     /// ... because a person had changed a record.
     OverlapByHand,
     /// ... because a clock stood still.
     OverlapAfterStop,
+    /// A term was adopted after one with a greater token, because clocks or records were wrong.
+    AdoptedOutOfOrder,
     /// A token came again after the store had lost writes.
     TokenCameAgain,
     /// In the second act a node stayed dead, cut off, deaf, mute or asleep, and the others went on.

@@ -111,18 +111,20 @@ pub enum Regime {
     StoreSteps,
     /// Node clocks run further apart from the store's than drift allows.
     TooMuchDrift,
-    /// The store loses writes: an old copy takes over, or records are evicted.
+    /// The store loses writes: an old copy takes over.
     LostWrites,
     /// A person changes records by hand.
     ByHand,
     /// The nodes' clocks stand still while the machine is suspended.
     ClockStops,
+    /// The store evicts single records.
+    Evicts,
 }
 
 impl Regime {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Sound, Self::StoreSteps, Self::TooMuchDrift, Self::LostWrites, Self::ByHand, Self::ClockStops];
+    pub const ALL: [Self; 7] =
+        [Self::Sound, Self::StoreSteps, Self::TooMuchDrift, Self::LostWrites, Self::ByHand, Self::ClockStops, Self::Evicts];
 }
 
 /// A kind of fault that comes and goes.
@@ -196,7 +198,7 @@ impl Options {
         for bit in 0..Fault::ALL.len() {
             faults |= u64::from(!calm && rng.chance(330)) << bit;
         }
-        let regime = if rng.chance(720) { 0 } else { rng.between(1, 6) };
+        let regime = if rng.chance(720) { 0 } else { rng.between(1, 7) };
         let short = lease_ms <= 3_000;
         Self {
             seed,
@@ -242,7 +244,15 @@ impl Options {
             && self.granularity * 4 <= grant * MS
             && self.margin_us * 1_000 * 4 <= grant * MS
             // The usual round trip must leave a keep-alive a chance.
-            && self.delay_max_us * 1_000 * 4 <= self.renew_ms * MS
+            && (self.delay_max_us * 2 + self.lag_us) * 1_000 * 2 <= self.period()
+    }
+
+    /// The period of keep-alives, or somewhat less.
+    pub(crate) fn period(&self) -> u64 {
+        let grant = if self.cap_ms == 0 { self.lease_ms } else { self.cap_ms } * MS;
+        let kept = grant / 1_000 * (1_000 - self.drift_ppb / 1_000_000);
+        let validity = kept.saturating_sub(self.margin_us * 1_000).saturating_sub(self.granularity);
+        self.renew().min(validity / 3)
     }
 
     /// The timing of every node.

@@ -424,6 +424,7 @@ impl World {
                 }
             }
         }
+        self.oracle.handled(node);
         if wake || engine.next_wakeup().is_some_and(|at| at <= now) {
             self.oracle.wakeup(node, shown);
             engine.handle_wakeup(now);

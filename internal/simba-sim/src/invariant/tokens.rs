@@ -19,8 +19,11 @@ impl Tokens {
     }
 
     /// Answers whether tokens were left out since the last adoption.
-    pub(crate) fn adopted(&mut self, name: usize, token: FencingToken) -> Result<bool, Broken> {
+    pub(crate) fn adopted(&mut self, name: usize, token: FencingToken, valid: bool) -> Result<bool, Broken> {
         let before = self.greatest[name];
+        if !valid {
+            return Ok(false);
+        }
         if before.is_some_and(|before| token <= before) {
             return Err(("I4", format!("token {token:?} was adopted after {before:?}")));
         }
@@ -34,10 +37,5 @@ impl Tokens {
         } else {
             Err(("I13", format!("session id {session} is used a second time")))
         }
-    }
-
-    /// Tokens may come again from now on.
-    pub(crate) fn forget(&mut self) {
-        self.greatest.fill(None);
     }
 }

@@ -271,6 +271,13 @@ impl Ledger {
         }
     }
 
+    fn is_release_under_way(&self, name: usize) -> bool {
+        self.calls.values().any(|call| {
+            !call.over
+                && matches!(&call.kind, super::CallKind::Release(_, grants) if grants.iter().any(|(n, _)| *n == name))
+        })
+    }
+
     fn is_attempt(&self, name: usize, id: CallId) -> bool {
         let state = self.elections[name].as_ref().map(|e| &e.state);
         matches!(state, Some(State::Attempt(call)) if *call == id)
@@ -293,6 +300,9 @@ impl Ledger {
                 }
                 continue;
             };
+            if self.last_won[name].replace((session, token)) == Some((session, token)) {
+                self.same_token_twice = true;
+            }
             let spent = here && self.floors[name].is_some_and(|floor| token <= floor);
             let election = self.elections[name].as_mut();
             let fresh = election.as_ref().is_some_and(|e| e.last_token.is_none_or(|last| token > last));
@@ -302,7 +312,9 @@ impl Ledger {
                 continue;
             }
             let ours = here && self.elections[name].as_ref().and_then(|e| e.state.owned()) == Some(token);
-            if !ours && !spent && !self.is_past_close() {
+            // Its release is decided; if none is under way any more, it was lost, or the store has lost it.
+            let decided = spent && self.is_release_under_way(name);
+            if !ours && !decided && !self.is_past_close() {
                 self.release_due(session, name, token);
             }
             if current {

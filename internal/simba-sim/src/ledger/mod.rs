@@ -91,6 +91,9 @@ pub(crate) struct Ledger {
     adoptions: u64,
     /// The deadline of the session that ended last.
     pub(crate) last_deadline: u64,
+    /// What every name was won with last.
+    last_won: Vec<Option<(SessionId, FencingToken)>>,
+    pub(crate) same_token_twice: bool,
     pub(crate) due: Effects,
     pub(crate) seen: Effects,
 }
@@ -116,6 +119,8 @@ impl Ledger {
             close_due: false,
             adoptions: 0,
             last_deadline: 0,
+            last_won: vec![None; count],
+            same_token_twice: false,
             due: Effects::default(),
             seen: Effects::default(),
         }

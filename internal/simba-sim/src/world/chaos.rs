@@ -279,15 +279,13 @@ impl World {
                 self.store.step_clock(forward, by);
             }
             Regime::LostWrites => {
-                if self.rng.chance(600) {
-                    let lost = self.store.lose_writes(&mut self.rng);
-                    self.trace(|| format!("an old copy of the store takes over: {lost}"));
-                } else {
-                    self.trace(|| format!("the record of name {name} is evicted"));
-                    self.store.store.lose_lease(&self.names[name].clone());
-                    self.store.model.lose(name);
-                }
-                self.oracle.lost_writes();
+                let lost = self.store.lose_writes(&mut self.rng);
+                self.trace(|| format!("an old copy of the store takes over: {lost}"));
+            }
+            Regime::Evicts => {
+                self.trace(|| format!("the record of name {name} is evicted"));
+                self.store.store.lose_lease(&self.names[name].clone());
+                self.store.model.lose(name);
             }
             Regime::ByHand => {
                 self.trace(|| format!("a person frees name {name}"));

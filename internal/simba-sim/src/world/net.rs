@@ -17,7 +17,7 @@ impl World {
     pub(super) fn delay(&mut self) -> u64 {
         let (least, most) = (self.options.delay_min_us * 1_000, self.options.delay_max_us * 1_000);
         if self.healed {
-            return self.rng.between(least, most).min(self.options.renew() / 8);
+            return self.rng.between(least, most).min(self.options.period() / 8);
         }
         if self.rng.chance(self.options.tail) {
             return self.rng.below(2 * self.options.lease());
