@@ -12,6 +12,7 @@
 //! | [`history`] | the checker of what nodes did; the demo and the tests use the same |
 
 mod args;
+mod clock;
 mod command;
 mod duration;
 mod exit;

@@ -313,6 +313,7 @@ impl Engine {
             (Err(failure), Some(_)) => self.keep_alive_failed(failure),
             // An answer to a keep-alive that was given up proves less than the one that followed it.
             (Ok(_) | Err(_), None) => {
+                #[cfg(feature = "planted")]
                 if planted!(self, M09OlderReplyLowersDeadline) {
                     self.lower_deadline(sent_at);
                 }
@@ -399,9 +400,6 @@ impl Engine {
             live.writer.force(to);
         }
     }
-
-    #[cfg(not(feature = "planted"))]
-    const fn lower_deadline(&mut self, _sent_at: Instant) {}
 }
 
 /// The end.

@@ -1,2 +1,90 @@
-//! Being built.
-fn main() {}
+//! Project automation: `cargo xtask COMMAND`.
+
+mod steps;
+mod tidy;
+
+use std::{env, path::PathBuf, process::ExitCode};
+
+use steps::{Report, cargo};
+
+const HELP: &str = "cargo xtask COMMAND
+
+  test       everything: formatting, tidy, lints, tests, planted bugs, loom, a short simulation, docs
+  ci         the same, with nothing left out (what .ci/run calls)
+  tidy       the rules of this repository that no compiler checks
+  sim ARGS   the simulator; without arguments at least 10,000 simulated hours
+  planted    every planted bug, and which suite catches it
+  loom       the latch of the validity cell under every interleaving
+  bench      the benchmarks; writes docs/benchmarks.md
+  docs       the documentation, warnings as errors";
+
+fn main() -> ExitCode {
+    // Cargo runs this in any folder of the workspace; everything below counts from its root.
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if let Err(error) = env::set_current_dir(&root) {
+        eprintln!("xtask: {}: {error}", root.display());
+        return ExitCode::FAILURE;
+    }
+    let mut args = env::args().skip(1);
+    let command = args.next().unwrap_or_default();
+    let rest: Vec<String> = args.collect();
+    let mut report = Report::default();
+    match command.as_str() {
+        "test" | "ci" => everything(&mut report),
+        "tidy" => report.check("tidy", tidy::run),
+        "sim" => report.run("simulation", simulator(if rest.is_empty() { vec!["run".into()] } else { rest })),
+        "planted" => planted(&mut report),
+        "loom" => loom(&mut report),
+        "bench" => report.run("benchmarks", cargo(&["run", "--release", "--quiet", "-p", "simba-bench"])),
+        "docs" => docs(&mut report),
+        _ => {
+            println!("{HELP}");
+            return if command == "help" || command == "--help" {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::from(64)
+            };
+        }
+    }
+    report.close()
+}
+
+/// From cheap to dear; a step that fails does not keep the others from running.
+fn everything(report: &mut Report) {
+    report.run("formatting", cargo(&["fmt", "--all", "--check"]));
+    report.check("tidy", tidy::run);
+    let lints =
+        ["clippy", "--workspace", "--all-targets", "--all-features", "--quiet", "--", "-D", "warnings"];
+    report.run("lints", cargo(&lints));
+    report.run("build", cargo(&["build", "--quiet"]));
+    let all = ["test", "--workspace", "--all-features", "--no-fail-fast", "--quiet"];
+    report.run("tests", cargo(&all));
+    loom(report);
+    planted(report);
+    report.run("simulation", simulator(vec!["run".into(), "--seconds".into(), "40".into()]));
+    docs(report);
+}
+
+fn simulator(args: Vec<String>) -> std::process::Command {
+    let mut command =
+        cargo(&["run", "--quiet", "--profile", "sim", "-p", "simba-sim", "--all-features", "--"]);
+    command.args(args);
+    command
+}
+
+fn planted(report: &mut Report) {
+    report.run("planted bugs", simulator(vec!["planted".into()]));
+}
+
+fn loom(report: &mut Report) {
+    let mut command = cargo(&["test", "--quiet", "-p", "simba-core", "--test", "loom", "--release"]);
+    // Other flags need another folder, or every later build would begin anew.
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", "target/loom");
+    report.run("loom", command);
+}
+
+fn docs(report: &mut Report) {
+    let mut command = cargo(&["doc", "--workspace", "--all-features", "--no-deps", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    report.run("documentation", command);
+}

@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     args::DemoArgs,
+    clock::boot_nanos,
     command::{node::Ledger, watch::stop_signal},
     exit::{Exit, INTERNAL, USAGE},
     history::{Record, Verdict, What, judge},
@@ -50,8 +51,7 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new() -> Result<Self, Exit> {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-        let path = env::temp_dir().join(format!("simba-demo-{}-{:x}", std::process::id(), now.tv_nsec));
+        let path = env::temp_dir().join(format!("simba-demo-{}-{:x}", std::process::id(), boot_nanos()));
         fs::create_dir(&path).map_err(|error| {
             Exit::new(
                 INTERNAL,
@@ -87,11 +87,6 @@ struct Stage<'a> {
     news: mpsc::UnboundedReceiver<Record>,
     records: Vec<Record>,
     paused_at: Option<u64>,
-}
-
-fn boot_nanos() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 impl<'a> Stage<'a> {

@@ -17,14 +17,13 @@ use rustix::{
     io::Errno,
     net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg},
     process::{Pid, Signal, WaitStatus, kill_process, kill_process_group, set_child_subreaper},
-    time::{ClockId, clock_gettime},
 };
 
 use super::{
     tree::{descendants, kill_tree, reap, signal_tree},
     wire::{Ended, Order, Report, signal_from_name, signal_from_number},
 };
-use crate::output;
+use crate::{clock::boot_nanos as now, output};
 
 /// The longest sleep: a machine that wakes from suspend is noticed within it, since sleeping does not count suspend.
 const LOOK: Duration = Duration::from_millis(200);
@@ -68,11 +67,6 @@ pub(crate) fn guard(args: &GuardArgs) -> ExitCode {
             ExitCode::from(crate::exit::INTERNAL)
         }
     }
-}
-
-fn now() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 const fn millis(ms: u64) -> u64 {
