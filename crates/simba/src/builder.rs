@@ -45,6 +45,8 @@ pub struct Builder {
     clock: Source,
     ambient: bool,
     hooks: Vec<Hook>,
+    #[cfg(feature = "planted")]
+    planted: Option<crate::Planted>,
 }
 
 impl Builder {
@@ -57,6 +59,8 @@ impl Builder {
             clock: Source::Boot,
             ambient: false,
             hooks: Vec::new(),
+            #[cfg(feature = "planted")]
+            planted: None,
         }
     }
 
@@ -99,6 +103,16 @@ impl Builder {
         self
     }
 
+    /// Plants a bug.
+    #[cfg(feature = "planted")]
+    pub fn plant(mut self, bug: crate::Planted) -> Self {
+        self.planted = Some(bug);
+        if let Some(clock) = crate::clock::WrongClock::of(bug) {
+            self.clock = Source::Other(Arc::new(clock));
+        }
+        self
+    }
+
     /// Starts the client. It connects in the background.
     ///
     /// # Errors
@@ -127,6 +141,8 @@ impl Builder {
             clock: self.clock,
             seed,
             backend: self.store,
+            #[cfg(feature = "planted")]
+            planted: self.planted,
         });
         let observer = Observer::new(&shared, self.hooks);
         match place {

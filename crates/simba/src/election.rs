@@ -44,6 +44,8 @@ struct State {
     version: u64,
     waiters: Waiters,
     streams: Vec<Subscriber>,
+    /// Step-downs that were overtaken by a stop.
+    late: Vec<Done>,
 }
 
 struct Subscriber {
@@ -62,6 +64,7 @@ impl Subscriber {
 impl Contender {
     /// Takes the name; the guard gives it back.
     fn new(shared: &Arc<Shared>, name: LeaseName) -> Result<(Arc<Self>, EndGuard), Error> {
+        let open = lock(&shared.open).clone().ok_or(Error::Closed)?;
         if !lock(&shared.names).insert(name.clone()) {
             return Err(Error::AlreadyStarted(name));
         }
@@ -70,6 +73,7 @@ impl Contender {
             version: 0,
             waiters: Waiters::default(),
             streams: Vec::new(),
+            late: Vec::new(),
         };
         let contender = Arc::new(Self {
             shared: Arc::clone(shared),
@@ -78,7 +82,7 @@ impl Contender {
             state: Mutex::new(state),
             over: Arc::default(),
         });
-        let end = EndGuard(Arc::clone(&contender));
+        let end = EndGuard { contender: Arc::clone(&contender), open };
         Ok((contender, end))
     }
 
@@ -144,6 +148,20 @@ impl Contender {
         self.put_back(streams);
     }
 
+    /// Finishes `done` when the last callback has run.
+    pub(crate) fn finish_with_end(&self, done: Done) {
+        let over = {
+            let mut state = lock(&self.state);
+            if matches!(state.leadership, Leadership::Over) {
+                Some(done)
+            } else {
+                state.late.push(done);
+                None
+            }
+        };
+        drop(over);
+    }
+
     pub(crate) fn subscribe(&self) -> mpsc::UnboundedReceiver<TermEvent> {
         let (events, receiver) = mpsc::unbounded_channel();
         let mut stream = Subscriber { events, told: None };
@@ -170,14 +188,21 @@ impl fmt::Debug for Contender {
 /// Dropped when the last callback of an election has run, or nobody is left to run one: frees the name and tells
 /// everyone.
 #[derive(Debug)]
-pub(crate) struct EndGuard(Arc<Contender>);
+pub(crate) struct EndGuard {
+    contender: Arc<Contender>,
+    /// The client is not closed before its last callback has run.
+    #[expect(dead_code, reason = "dropping it is what matters")]
+    open: Arc<Done>,
+}
 
 impl Drop for EndGuard {
     fn drop(&mut self) {
-        let contender = &self.0;
+        let contender = &self.contender;
         lock(&contender.shared.names).remove(&contender.name);
         contender.change(Leadership::Over, Vec::clear);
         contender.over.set();
+        let late = std::mem::take(&mut lock(&contender.state).late);
+        drop(late);
     }
 }
 

@@ -139,6 +139,7 @@ mod lead;
 mod listener;
 mod mailbox;
 mod observe;
+mod planted;
 mod store;
 mod term;
 mod wait;
@@ -151,6 +152,8 @@ pub use error::{Error, LeadError, TermExpired};
 pub use events::{Event, Events};
 pub use inspect::Inspector;
 pub use listener::Listener;
+#[cfg(feature = "planted")]
+pub use planted::Planted;
 pub use term::{Revoked, Term};
 pub use wait::Completion;
 pub use work::{Flow, Interrupt, OnError, WorkOutput};

@@ -8,6 +8,7 @@ use crate::{
     context::{Panic, caught, panic_text, within},
     events::Event,
     mailbox::{Mailbox, Message},
+    planted::planted,
     term::Term,
 };
 
@@ -43,8 +44,14 @@ pub trait Listener: Send + Sync + 'static {
 /// The serial dispatcher of a listener.
 pub(crate) async fn dispatch(listener: impl Listener, mut mailbox: Mailbox) {
     let client = mailbox.contender().shared.id;
+    let listener = Arc::new(listener);
     while let Some(message) = mailbox.recv().await {
         let outcome = match message {
+            Message::Elected(term) if planted!(mailbox.contender().shared, M34CallbacksOverlap) => {
+                let listener = Arc::clone(&listener);
+                tokio::spawn(async move { listener.elected(term).await });
+                continue;
+            }
             Message::Elected(term) => {
                 let name = term.name().clone();
                 (name, caught(within(client, async { listener.elected(term).await })).await)

@@ -1,4 +1,4 @@
-//! What happens at the edges. No code; each cell has a test of its own in `tests/rules.rs`.
+//! What happens at the edges. No code; the tests are in `tests/rules.rs` and, for work, `tests/work.rs`.
 //!
 //! | call | dropped before it finishes | outside of a tokio runtime | panic in your code |
 //! |---|---|---|---|

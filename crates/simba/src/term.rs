@@ -18,6 +18,7 @@ use crate::{
     context,
     driver::{Input, Shared},
     error::{Error, TermExpired},
+    planted::planted,
     wait::{Waiters, lock},
 };
 
@@ -59,6 +60,9 @@ impl Term {
     /// Whether the term has not ended and its deadline lies ahead. One clock read and a few atomic loads.
     #[must_use]
     pub fn is_valid(&self) -> bool {
+        if planted!(self.shared, M10WatchedFlag) {
+            return self.end_reason().is_none();
+        }
         self.core.is_valid(|| self.shared.clock.now())
     }
 
@@ -281,7 +285,9 @@ impl TermTable {
         if table.gone || term.end_reason().is_some() {
             return None;
         }
-        table.sides.entry(term.id()).or_default().running += 1;
+        if !planted!(term.shared, UncountedWork) {
+            table.sides.entry(term.id()).or_default().running += 1;
+        }
         Some(WorkGuard { id: term.id(), shared: Arc::clone(&term.shared) })
     }
 

@@ -19,6 +19,7 @@ use crate::{
     error::Error,
     events::Event,
     mailbox::{Mailbox, Message},
+    planted::planted,
     term::{Term, WorkGuard},
     wait::Completion,
 };
@@ -360,7 +361,7 @@ impl<J: Job> Runner<J> {
 
     /// Decides what follows the end of a run; answers a pause if the work is to be called again in this term.
     fn judge(&mut self, term: &Term, outcome: Outcome<J::Value, J::Failure>) -> Option<Pause> {
-        let interrupted = !term.is_valid();
+        let interrupted = !term.is_valid() && !planted!(self.mailbox.contender().shared, InterruptedCounts);
         let (name, token) = (term.name().clone(), term.token());
         self.publish(Event::WorkFinished { name, token, interrupted });
         match outcome {

@@ -3,10 +3,10 @@
 
 mod support;
 
-use simba::clock::{BootClock, Clock, ManualClock, RuntimeClock};
+use simba::clock::{BootClock, Clock, RuntimeClock};
 use simba::memory::MemoryBackend;
-use simba::{Error, Event, Leadership, Listener, RevokeReason, SessionStatus, Simba, Term, TermEvent};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use simba::{Error, Event, Leadership, Listener, RevokeReason, SessionStatus, Simba, Term};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use support::*;
@@ -46,35 +46,6 @@ fn a_runtime_that_is_blocked_for_two_lease_times_does_not_cost_the_session() {
     assert!(!suspended.load(Ordering::SeqCst) && !lost.load(Ordering::SeqCst));
 }
 
-/// M10, I9: validity is read, not told. The engine does not run at all between the move of the clock and the read.
-#[tokio::test]
-async fn m10_the_first_read_after_a_pause_is_false_with_the_engine_frozen() {
-    let clock = ManualClock::new();
-    let stores = clock.clone();
-    // On this very runtime, which has one thread: between two awaits the engine cannot run.
-    let simba = Simba::builder(MemoryBackend::new(move || stores.now().as_nanos()))
-        .clock(Arc::new(clock.clone()))
-        .ambient_runtime()
-        .build()
-        .unwrap();
-    let election = simba.election("job").unwrap().start().unwrap();
-    let term = led(&election).await;
-    let left = term.remaining();
-    clock.advance_silently(left - Duration::from_nanos(1));
-    assert!(term.is_valid());
-    assert_eq!(term.remaining(), Duration::from_nanos(1));
-    clock.advance_silently(Duration::from_nanos(1));
-    assert!(!term.is_valid(), "exactly at the deadline it is over");
-    assert_eq!((term.remaining(), term.deadline(), term.end_reason()), (Duration::ZERO, None, None));
-    assert!(matches!(election.leadership(), Leadership::Leader(_)), "the cached hint is behind");
-    assert!(!election.leadership().is_leader(), "but asks the term");
-    let error = term.ensure_valid(Duration::ZERO).unwrap_err().to_string();
-    assert!(error.contains("has passed its deadline"), "{error}");
-    clock.advance(Duration::ZERO);
-    assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
-    assert!(!term.is_valid());
-}
-
 /// M07: a suspend moves the boot clock and not the clock of the runtime's timers. The engine notices within about a
 /// second of running time, though its next keep-alive lies minutes ahead.
 #[tokio::test]
@@ -96,55 +67,6 @@ async fn m07_a_jump_of_the_clock_is_noticed_soon() {
     clock.0.store(1_000_000_000_000, Ordering::SeqCst);
     assert!(!term.is_valid());
     assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::DeadlinePassed);
-}
-
-/// M34: callbacks of one election never overlap, and come in order, however many threads the runtime has.
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn m34_callbacks_are_serial_and_in_pairs() {
-    #[derive(Default)]
-    struct Seen {
-        inside: AtomicUsize,
-        overlaps: AtomicUsize,
-        log: Mutex<Vec<(bool, u64)>>,
-    }
-    struct Counter(Arc<Seen>);
-    impl Counter {
-        async fn call(&self, elected: bool, term: &Term) {
-            if self.0.inside.fetch_add(1, Ordering::SeqCst) > 0 {
-                self.0.overlaps.fetch_add(1, Ordering::SeqCst);
-            }
-            self.0.log.lock().unwrap().push((elected, term.token().get()));
-            for _ in 0..3 {
-                tokio::task::yield_now().await;
-            }
-            self.0.inside.fetch_sub(1, Ordering::SeqCst);
-        }
-    }
-    impl Listener for Counter {
-        async fn elected(&self, term: Term) {
-            self.call(true, &term).await;
-        }
-        async fn revoked(&self, term: Term, _: RevokeReason) {
-            assert!(!term.is_valid(), "revoked before it is told");
-            self.call(false, &term).await;
-        }
-    }
-    const ROUNDS: u64 = 200;
-    let simba = Simba::builder(real_store()).build().unwrap();
-    let seen = Arc::new(Seen::default());
-    let election = simba.election("job").unwrap().listen(Counter(Arc::clone(&seen))).unwrap();
-    for round in 1..=ROUNDS {
-        assert_eq!(led(&election).await.token().get(), round);
-        soon("stepped down", election.step_down(Duration::ZERO)).await;
-    }
-    soon("stopped", election.stop()).await;
-    assert_eq!(seen.overlaps.load(Ordering::SeqCst), 0);
-    let log = seen.log.lock().unwrap().clone();
-    assert!(log.len() as u64 >= 2 * ROUNDS, "{}", log.len());
-    for (at, pair) in log.chunks(2).enumerate() {
-        let token = at as u64 + 1;
-        assert_eq!(pair, [(true, token), (false, token)]);
-    }
 }
 
 #[tokio::test]
@@ -220,36 +142,6 @@ async fn a_release_that_is_told_is_taken_over_in_milliseconds() {
     }
     took.sort_unstable();
     assert!(took[took.len() / 2] < millis(50), "{took:?}");
-}
-
-/// The runtime of an ambient engine is shut down: nobody waits in vain, and no term reads valid.
-#[test]
-fn an_engine_whose_runtime_is_gone_leaves_no_valid_term_and_no_waiter() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (simba, election, mut terms, term, close) = runtime.block_on(async {
-        let simba = Simba::builder(real_store()).ambient_runtime().build().unwrap();
-        let terms = simba.election("job").unwrap().terms().unwrap();
-        let election = terms.election().clone();
-        let term = led(&election).await;
-        (simba.clone(), election, terms, term, simba.closed())
-    });
-    assert!(term.is_valid());
-    drop(runtime);
-    assert!(!term.is_valid());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        assert_eq!(soon("revoked", term.revoked()).await, RevokeReason::Stopped);
-        soon("cancelled", term.cancelled().cancelled()).await;
-        soon("closed", close).await;
-        soon("ended", election.stop()).await;
-        soon("stepped down", election.step_down(secs(1))).await;
-        assert!(matches!(soon("told", terms.next()).await, Some(TermEvent::Elected(_))));
-        assert!(matches!(soon("told", terms.next()).await, Some(TermEvent::Revoked { .. })));
-        assert!(soon("over", terms.next()).await.is_none());
-        assert!(matches!(simba.ready(secs(1)).await, Err(Error::Closed)));
-        assert!(matches!(simba.inspect().who("job").await, Err(Error::Closed)));
-        assert!(simba.events().next().await.is_none());
-    });
 }
 
 /// The runtime of a listener is shut down: nobody can be told any more, so the election stops and the lease is free.

@@ -55,10 +55,13 @@ async fn ready_dropped_leaves_the_client_as_it_is() {
 async fn ready_that_runs_out_says_why() {
     let lab = Lab::new();
     lab.store.set(Mode::Fail);
-    let simba = lab.node("a");
-    let mut events = simba.events();
-    soon("a failed open", async { while !matches!(events.next().await, Some(Event::OpenFailed { .. })) {} })
-        .await;
+    let failed = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&failed);
+    let see = move |event: &Event| {
+        seen.fetch_or(matches!(event, Event::OpenFailed { .. }), Ordering::SeqCst);
+    };
+    let simba = lab.builder("a").on_event(see).build().unwrap();
+    until("a failed open", || failed.load(Ordering::SeqCst)).await;
     let error = simba.ready(millis(1)).await.unwrap_err();
     assert!(matches!(error, Error::NotReady { .. }));
     assert!(error.to_string().contains("the wire is cut"), "{error}");
@@ -444,6 +447,77 @@ async fn a_dropped_next_loses_no_event() {
 }
 
 #[tokio::test]
+async fn a_dropped_wait_for_a_change_or_an_event_loses_none() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let mut events = simba.events();
+    let election = simba.election("job").unwrap().start().unwrap();
+    let mut watch = election.watch();
+    led(&election).await;
+    soon("led, as the watch sees it", async { while !watch.changed().await.unwrap().is_leader() {} }).await;
+    let mut waiting = Box::pin(watch.changed());
+    assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    drop(waiting);
+    soon("stopped", election.stop()).await;
+    assert!(watch.changed().await.is_some(), "it has changed since");
+    soon("closed", simba.close()).await;
+    while let Some(leadership) = watch.changed().await {
+        assert!(!leadership.is_leader());
+    }
+    let mut seen = Vec::new();
+    loop {
+        // Each event is waited for twice, and the first wait dropped.
+        drop(Box::pin(events.next()));
+        match events.next().await {
+            Some(Event::Elected { token, .. }) => seen.push(format!("elected {token}")),
+            Some(Event::Revoked { token, reason, .. }) => seen.push(format!("revoked {token} {reason}")),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    assert_eq!(seen, ["elected 1", "revoked 1 stopped"]);
+}
+
+#[tokio::test]
+async fn a_plain_election_stops_with_its_last_handle_and_a_listening_one_does_not() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let election = simba.election("plain").unwrap().start().unwrap();
+    let watch = election.watch();
+    led(&election).await;
+    drop(election);
+    lab.run_for(secs(1)).await;
+    assert!(lab.is_held("plain"), "the watch is a handle too");
+    drop(watch);
+    until("released", || !lab.is_held("plain")).await;
+    let log = Log::default();
+    drop(simba.election("listened").unwrap().listen(Scribe(Arc::clone(&log))).unwrap());
+    until("told", || !lines(&log).is_empty()).await;
+    lab.run_for(secs(1)).await;
+    assert!(lab.is_held("listened"));
+    soon("closed", simba.close()).await;
+    assert_eq!(lines(&log), ["elected 1", "revoked 1 stopped"]);
+}
+
+#[tokio::test]
+async fn a_sub_task_runs_on_without_its_handle_and_its_panic_is_its_own() {
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let election = simba.election("job").unwrap().start().unwrap();
+    let term = led(&election).await;
+    let done = Arc::new(Notify::new());
+    let notify = Arc::clone(&done);
+    drop(term.spawn(async move { notify.notify_one() }).unwrap());
+    soon("the task without a handle", done.notified()).await;
+    let panicked = term.spawn(async { panic!("a broken task") as u32 }).unwrap();
+    assert!(soon("panicked", panicked).await.unwrap_err().is_panic());
+    let panicked = term.spawn_blocking(|| panic!("a broken task") as u32).unwrap();
+    assert!(soon("panicked", panicked).await.unwrap_err().is_panic());
+    assert!(term.is_valid());
+    soon("stopped: nothing is waited for", election.stop()).await;
+}
+
+#[tokio::test]
 async fn a_stream_dropped_without_a_stop_stops_the_election() {
     let lab = Lab::new();
     let simba = lab.node("a");
@@ -530,6 +604,40 @@ async fn a_listener_that_takes_long_delays_only_its_own_election() {
     assert!(!stop.is_complete(), "its last callback has not run");
     gate.notify_one();
     soon("the slow one stops", stop).await;
+}
+
+/// Whoever asks for an end, in whatever order, is answered after the last callback has run.
+#[tokio::test]
+async fn every_answer_comes_after_the_last_callback() {
+    struct Held(Arc<Notify>, Arc<AtomicBool>);
+    impl Listener for Held {
+        async fn elected(&self, _: Term) {}
+        async fn revoked(&self, _: Term, _: RevokeReason) {
+            self.0.notified().await;
+            self.1.store(true, Ordering::SeqCst);
+        }
+    }
+    let lab = Lab::new();
+    let simba = lab.node("a");
+    let (gate, told) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let election = simba.election("job").unwrap().listen(Held(Arc::clone(&gate), Arc::clone(&told))).unwrap();
+    let term = led(&election).await;
+    let (stop, step) = (election.stop(), election.step_down(secs(1)));
+    soon("revoked", term.revoked()).await;
+    until("released", || !lab.is_held("job")).await;
+    let (again, later) = (election.stop(), election.step_down(secs(1)));
+    let close = simba.close();
+    until("the session is closed", || simba.status() == simba::SessionStatus::Closed).await;
+    let close_again = simba.close();
+    let all = [stop, step, again, later, close, close_again, election.ended(), simba.closed()];
+    // The engine has ended; the listener has not, and cannot.
+    tokio::time::sleep(millis(50)).await;
+    assert!(all.iter().all(|answer| !answer.is_complete()), "{all:?}");
+    gate.notify_one();
+    for answer in all {
+        soon("answered", answer).await;
+        assert!(told.load(Ordering::SeqCst));
+    }
 }
 
 #[tokio::test]

@@ -69,23 +69,6 @@ async fn by_default_the_future_is_dropped_when_the_term_ends_and_only_then_the_l
 }
 
 #[tokio::test]
-async fn graceful_work_keeps_the_lease_until_it_is_out() {
-    let lab = Lab::new();
-    let simba = lab.node("a");
-    let (out, go) = (Out::new(), Arc::new(Notify::new()));
-    let (election, term) = stubborn(&lab, &simba, Interrupt::Graceful, &out, &go).await;
-    let stop = election.stop();
-    soon("told", term.cancelled().cancelled()).await;
-    assert!(!term.is_valid());
-    lab.run_for(secs(3)).await;
-    assert!(!out.is_out() && !stop.is_complete());
-    assert_eq!(lab.holder("job").as_deref(), Some("a"), "nobody else may start while it finishes");
-    go.notify_one();
-    soon("stopped", stop).await;
-    assert!(out.is_out() && !lab.is_held("job"));
-}
-
-#[tokio::test]
 async fn graceful_work_that_does_not_end_is_dropped_at_the_deadline_as_of_the_stop() {
     let lab = Lab::new();
     let simba = lab.node("a");
@@ -231,27 +214,6 @@ async fn sub_tasks_answer_and_belong_to_terms_without_work_too() {
     soon("stopped", election.stop()).await;
     assert!(out.is_out() && !lab.is_held("job"));
     assert_eq!(soon("answered", task).await.unwrap(), None);
-}
-
-#[tokio::test]
-async fn what_interrupted_work_returns_does_not_end_the_election() {
-    let lab = Lab::new();
-    let simba = lab.node("a");
-    let runs = Arc::new(AtomicUsize::new(0));
-    let election = simba
-        .election("job")
-        .unwrap()
-        .graceful()
-        .run_while_leader(Arc::clone(&runs), |term, runs| async move {
-            runs.fetch_add(1, Ordering::SeqCst);
-            term.cancelled().cancelled().await;
-            // A plain return, which would stop the election if it came from the work itself.
-        })
-        .unwrap();
-    until("runs", || runs.load(Ordering::SeqCst) == 1).await;
-    soon("stepped down", election.step_down(secs(1))).await;
-    lab.run_until("runs again", || runs.load(Ordering::SeqCst) == 2).await;
-    assert!(election.leadership().is_leader());
 }
 
 #[tokio::test]

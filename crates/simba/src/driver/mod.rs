@@ -50,9 +50,7 @@ pub(crate) enum Input {
         cooldown: Duration,
         done: Done,
     },
-    Close {
-        done: Done,
-    },
+    Close,
     Reply {
         id: CallId,
         result: Result<Reply, Failure>,
@@ -86,7 +84,12 @@ pub(crate) struct Shared {
     pub(crate) terms: TermTable,
     pub(crate) events: Hub,
     pub(crate) closed: Arc<Latch>,
+    /// Sets `closed` when it is dropped: by the driver when it has closed, and by the last callback of each
+    /// election.
+    pub(crate) open: Mutex<Option<Arc<Done>>>,
     pub(crate) session: watch::Sender<SessionNow>,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<crate::Planted>,
     /// Locked by the driver for each input and by a snapshot; never while user code runs.
     pub(crate) engine: Mutex<Engine>,
     /// The names in use, from the start of an election until its last callback has run.
@@ -130,7 +133,7 @@ impl Shared {
 
     pub(crate) fn close(&self) {
         self.mark_closing();
-        self.send(Input::Close { done: Done(Arc::clone(&self.closed)) });
+        self.send(Input::Close);
     }
 
     /// Resolves after `time`, on any executor: the engine's thread keeps the timer.
@@ -155,14 +158,19 @@ pub(crate) struct Parts {
     pub(crate) clock: Source,
     pub(crate) seed: u64,
     pub(crate) backend: Arc<dyn DynBackend>,
+    #[cfg(feature = "planted")]
+    pub(crate) planted: Option<crate::Planted>,
 }
 
 /// A driver that has not begun to run, and what the handles share with it.
 pub(crate) fn assemble(parts: Parts) -> (Arc<Shared>, Driver) {
-    let Parts { id, owner, timing, clock, seed, backend } = parts;
+    #[cfg(feature = "planted")]
+    let planted = parts.planted;
+    let Parts { id, owner, timing, clock, seed, backend, .. } = parts;
     let (inputs, queue) = mpsc::unbounded_channel();
     let engine = Engine::new(timing, seed, clock.now());
     let session = watch::Sender::new(SessionNow { status: SessionStatus::Opening, last_failure: None });
+    let closed = Arc::new(Latch::default());
     let shared = Arc::new(Shared {
         id,
         pid: owner.pid,
@@ -171,8 +179,11 @@ pub(crate) fn assemble(parts: Parts) -> (Arc<Shared>, Driver) {
         clock,
         terms: TermTable::default(),
         events: Hub::default(),
-        closed: Arc::default(),
+        open: Mutex::new(Some(Arc::new(Done(Arc::clone(&closed))))),
+        closed,
         session,
+        #[cfg(feature = "planted")]
+        planted,
         engine: Mutex::new(engine),
         names: Mutex::default(),
         closing: AtomicBool::new(false),

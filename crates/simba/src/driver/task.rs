@@ -11,7 +11,9 @@ use tokio::{sync::mpsc, task::AbortHandle};
 use super::{Input, Shared, calls, sink::Sink, wake};
 use crate::{
     context::caught_sync,
+    election::Contender,
     events::Event,
+    planted::planted,
     term::Term,
     wait::{Done, lock},
 };
@@ -37,8 +39,8 @@ pub(crate) struct Driver {
 /// Who waits for a ticket.
 enum Waiting {
     Stop(ElectionId),
-    StepDown(ElectionId, Done),
-    Close(Done),
+    StepDown(ElectionId, Arc<Contender>, Done),
+    Close,
 }
 
 impl Driver {
@@ -148,12 +150,12 @@ impl Driver {
             Input::StepDown { contender, cooldown, done } => {
                 if let Some(&id) = contender.id.get() {
                     let ticket = self.engine(|engine, now| engine.step_down(now, id, cooldown));
-                    self.tickets.insert(ticket, Waiting::StepDown(id, done));
+                    self.tickets.insert(ticket, Waiting::StepDown(id, contender, done));
                 }
             }
-            Input::Close { done } => {
+            Input::Close => {
                 let ticket = self.engine(|engine, now| engine.close(now));
-                self.tickets.insert(ticket, Waiting::Close(done));
+                self.tickets.insert(ticket, Waiting::Close);
             }
             Input::Reply { id, result } => self.engine(|engine, now| engine.handle_reply(now, id, result)),
             Input::Hint(hint) => self.engine(|engine, now| engine.handle_hint(now, &hint)),
@@ -237,20 +239,25 @@ impl Driver {
                     sink.end();
                 }
             }
-            Some(Waiting::StepDown(id, done)) => {
-                if let Some(sink) = self.sinks.get(&id) {
-                    sink.finish(Arc::new(done));
-                }
+            Some(Waiting::StepDown(_, _, done)) if planted!(self.shared, M35FinishedBeforeRevoked) => {
+                drop(done)
             }
-            Some(Waiting::Close(done)) => {
-                let done = Arc::new(done);
-                for (_, sink) in self.sinks.drain() {
-                    sink.finish(Arc::clone(&done));
-                    sink.end();
-                }
-            }
+            Some(Waiting::StepDown(id, contender, done)) => match self.sinks.get(&id) {
+                Some(sink) => sink.finish(Arc::new(done)),
+                // Stopped meanwhile: complete when the stop is.
+                None => contender.finish_with_end(done),
+            },
+            Some(Waiting::Close) => self.end_all(),
             None => {}
         }
+    }
+
+    /// Ends every election that is left, and with the last of them the client.
+    fn end_all(&mut self) {
+        for (_, sink) in self.sinks.drain() {
+            sink.end();
+        }
+        drop(lock(&self.shared.open).take());
     }
 
     fn notice(&self, notice: Notice) {
@@ -301,6 +308,9 @@ impl Drop for Driver {
         }
         // An engine that failed half-way may fail again.
         drop(caught_sync(|| {
+            if planted!(self.shared, GoneStaysValid) {
+                return;
+            }
             self.engine(|engine, now| {
                 engine.close(now);
                 while let Some(output) = engine.poll_output() {
@@ -311,13 +321,10 @@ impl Drop for Driver {
             });
         }));
         self.shared.terms.gone();
-        for (_, sink) in self.sinks.drain() {
-            sink.end();
-        }
         self.mark_closed();
         self.queue.close();
         while self.queue.try_recv().is_ok() {}
         self.tickets.clear();
-        self.shared.closed.set();
+        self.end_all();
     }
 }

@@ -25,6 +25,8 @@ fn parts(pid: u32, clock: &ManualClock) -> Parts {
         clock: Source::Other(Arc::new(clock.clone())),
         seed: 1,
         backend: Arc::new(store),
+        #[cfg(feature = "planted")]
+        planted: None,
     }
 }
 

@@ -1,6 +1,8 @@
 //! What the tests share: a store on a clock that is moved by hand, faults, and waiting for a condition.
 #![expect(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod scenarios;
+
 use simba::backend::{
     Acquired, Backend, Capabilities, Effect, Failure, FailureKind, Grant, HintSink, InspectQuery, Inspection,
     KeepAlive, Opened, Owner, Released, SessionId, Version,
