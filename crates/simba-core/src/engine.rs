@@ -119,6 +119,8 @@ impl Engine {
     ) -> Result<ElectionId, StartError> {
         self.advance(now);
         if self.closing.is_some() {
+            // Time may have passed a deadline here too, and a close waits for no other input.
+            self.settle();
             return Err(StartError::Closed);
         }
         let id = self.elections.start(name, options)?;
@@ -184,6 +186,7 @@ impl Engine {
         }
         let Some(pending) = self.calls.finish(id) else {
             self.mark(Mark::ForeignReply);
+            self.settle();
             return;
         };
         match pending.kind {
