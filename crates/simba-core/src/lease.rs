@@ -193,16 +193,13 @@ impl Engine {
         }
     }
 
-    /// A call changed leases of the session. If it follows on the version that is known, the new one is known too;
-    /// if there is a gap, something happened that has not been seen here, and the next keep-alive asks for the
-    /// list.
+    /// A call told the session's version before and after it. If it follows on the version that is known, the new one
+    /// is known too; if not, something happened that has not been seen here, and the next keep-alive asks for the
+    /// list. That holds for a version that went back as well: a store that has lost writes may come to the known
+    /// number again with another set of leases.
     pub(crate) fn apply_step(&mut self, session: SessionId, step: VersionStep) {
         let Some(live) = self.live_mut().filter(|live| live.id == session) else { return };
-        if let Some(known) = live.known
-            && step.after > known
-        {
-            live.known = (step.before == known).then_some(step.after);
-        }
+        live.known = live.known.filter(|&known| step.before == known).map(|_| step.after);
     }
 
     fn judge_outcomes(
