@@ -47,7 +47,7 @@ pub fn command(arguments: &[String]) -> std::process::ExitCode {
         let mut plan = Plan::seed(from);
         plan.trace = true;
         let o = simulate(&plan);
-        let skip = o.transcript.len().saturating_sub(80);
+        let skip = o.transcript.len().saturating_sub(4000);
         for line in &o.transcript[skip..] {
             println!("{line}");
         }

@@ -10,6 +10,8 @@ use simba_core::{ElectionView, Role, SessionStatus};
 use crate::{
     ledger::State,
     node::{Command, Input},
+    reach::Point,
+    swarm::Regime,
     world::{Event, World},
 };
 
@@ -153,6 +155,10 @@ impl World {
                 && candidates > 0
                 && !self.oracle.exclusive.is_led(self.at, &self.clocks, name)
             {
+                if self.must_climb(name) {
+                    self.oracle.reach.hit(Point::TokensMustClimb);
+                    continue;
+                }
                 let recorded = (self.store.model.owner(name), self.store.model.token(name));
                 self.fail(
                     "L3",
@@ -160,6 +166,17 @@ impl World {
                 );
             }
         }
+    }
+
+    /// A store that has lost writes hands out tokens below those that were seen; they are refused, one by one.
+    fn must_climb(&self, name: usize) -> bool {
+        let lost = matches!(self.options.regime(), Regime::LostWrites | Regime::Evicts);
+        let recorded = self.store.model.token(name);
+        let seen = |node: usize| {
+            let election = self.oracle.ledger(node)?.elections[name].as_ref()?;
+            election.last_token.map(simba_backend::FencingToken::get)
+        };
+        lost && self.healthy().into_iter().filter_map(seen).any(|seen| seen >= recorded)
     }
 
     /// L4: what the store records for a healthy node's session, that node must know of.

@@ -265,6 +265,7 @@ impl Oracle {
             return;
         }
         let Some(watch) = &mut self.nodes[node] else { return };
+        watch.pairing.end();
         if std::mem::take(&mut watch.ledger.same_token_twice) {
             self.reach.hit(Point::SameTokenTwice);
         }
@@ -287,18 +288,17 @@ impl Oracle {
     }
 
     /// A reader has looked at a term.
-    pub(crate) fn read(&mut self, node: usize, term: &Term, valid: bool) {
+    pub(crate) fn read(&mut self, node: usize, now: u64, term: &Term, valid: bool) {
         let Some(watch) = &mut self.nodes[node] else { return };
         let boot = watch.boot;
         if !valid {
             if term.end_reason().is_none() {
                 self.reach.hit(Point::ReaderLatched);
             }
-            for name in 0..self.names.len() {
-                let held = watch.ledger.holding(name).is_some_and(|h| h.term == term.id());
-                if let Some(session) = watch.ledger.session.as_mut().filter(|_| held) {
-                    session.latched = true;
-                }
+            // Any term of the session latches its cell, also one that has ended before.
+            let cell = watch.ledger.cells.get(&term.id());
+            if let Some(session) = watch.ledger.session.as_mut().filter(|s| cell == Some(&s.id)) {
+                session.latched |= now >= session.deadline;
             }
         }
         let result = self.latch.read(node, boot, term.id(), valid);

@@ -64,6 +64,8 @@ reach! {
     OverlapAfterStop,
     /// A term was adopted after one with a greater token, because clocks or records were wrong.
     AdoptedOutOfOrder,
+    /// After lost writes a name stayed free until the store's tokens had climbed above those seen before.
+    TokensMustClimb,
     /// A token came again after the store had lost writes.
     TokenCameAgain,
     /// In the second act a node stayed dead, cut off, deaf, mute or asleep, and the others went on.

@@ -19,6 +19,8 @@ struct Life {
     released: bool,
     revoked: bool,
     refused: bool,
+    /// It was refused in this very turn: an end that the turn began with is the driver's to drop.
+    just_refused: bool,
 }
 
 /// One node's process.
@@ -31,6 +33,7 @@ pub(crate) struct Pairing {
     stops: BTreeMap<Ticket, ElectionId>,
     silent: BTreeMap<ElectionId, ()>,
     finished: BTreeMap<Ticket, ()>,
+    just_refused: Option<TermId>,
 }
 
 impl Pairing {
@@ -38,9 +41,18 @@ impl Pairing {
         self.stops.insert(ticket, election);
     }
 
+    /// The turn is over.
+    pub(crate) fn end(&mut self) {
+        if let Some(life) = self.just_refused.take().and_then(|term| self.lives.get_mut(&term)) {
+            life.just_refused = false;
+        }
+    }
+
     pub(crate) fn refused(&mut self, term: TermId) {
         if let Some(life) = self.lives.get_mut(&term).filter(|life| !life.revoked) {
             life.refused = true;
+            life.just_refused = true;
+            self.just_refused = Some(term);
             self.open.remove(&life.election);
         }
     }
@@ -104,6 +116,7 @@ impl Pairing {
             released: false,
             revoked: false,
             refused: false,
+            just_refused: false,
         };
         self.lives.insert(term.id(), life);
         Ok(())
@@ -131,6 +144,9 @@ impl Pairing {
         }
         if std::mem::replace(&mut life.revoked, true) {
             return Err(("I33", format!("{term:?} is revoked a second time")));
+        }
+        if life.just_refused {
+            return Ok(());
         }
         if life.refused {
             return Err(("I42", format!("{term:?} is revoked, of which the listener was never told")));

@@ -335,6 +335,9 @@ impl Ledger {
         if election.running {
             return Err(("I46", format!("{term:?} was adopted while the work of the last term runs")));
         }
+        if let Some(session) = &self.session {
+            self.cells.insert(term.id(), session.id);
+        }
         election.state = State::Held(Holding { term: term.id(), token: term.token(), adoption });
         election.last_token = Some(term.token());
         election.running = election.work;

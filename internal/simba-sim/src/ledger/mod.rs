@@ -92,6 +92,8 @@ pub(crate) struct Ledger {
     /// The deadline of the session that ended last.
     pub(crate) last_deadline: u64,
     /// What every name was won with last.
+    /// Whose cell each adopted term reads.
+    pub(crate) cells: BTreeMap<TermId, SessionId>,
     last_won: Vec<Option<(SessionId, FencingToken)>>,
     pub(crate) same_token_twice: bool,
     pub(crate) due: Effects,
@@ -119,6 +121,7 @@ impl Ledger {
             close_due: false,
             adoptions: 0,
             last_deadline: 0,
+            cells: BTreeMap::new(),
             last_won: vec![None; count],
             same_token_twice: false,
             due: Effects::default(),

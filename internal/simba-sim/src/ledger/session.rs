@@ -224,6 +224,7 @@ impl Ledger {
     pub(super) fn session_over(&mut self, reason: SessionEnd) {
         let Some(session) = self.session.take() else { return };
         self.last_deadline = session.deadline;
+        self.cells.clear();
         self.due.over.push((session.id, reason));
         if reason == SessionEnd::DeadlinePassed {
             self.due.closed.push(session.id);

@@ -90,9 +90,9 @@ impl World {
 
     /// Some thread looks whether the term is valid; this may be before the engine has noticed that it is not.
     pub(super) fn read(&mut self, node: usize, term: &Term) -> bool {
-        let now = Instant::from_nanos(self.clocks[node].read(self.at));
-        let valid = term.is_valid(|| now);
-        self.oracle.read(node, term, valid);
+        let shown = self.clocks[node].read(self.at);
+        let valid = term.is_valid(|| Instant::from_nanos(shown));
+        self.oracle.read(node, shown, term, valid);
         valid
     }
 
