@@ -51,6 +51,12 @@ impl Plan {
         })
     }
 
+    /// The signals that are passed on to the command. Ctrl-Z on a terminal stops the keeper like the command, as a
+    /// shell expects; the guard then acts by the last deadline.
+    pub(crate) fn signals(&self) -> Result<Signals, Exit> {
+        Signals::new(!self.foreground)
+    }
+
     fn spec(&self, settings: &Settings, client: &Simba, term: &Term, deadline: u64) -> Spec {
         let session = client.snapshot().session.id.map_or_else(String::new, |id| id.to_string());
         let url = if self.keep_url { Some(settings.url.clone()) } else { None };
@@ -64,6 +70,7 @@ impl Plan {
                 ("SIMBA_NAMESPACE", Some(namespace)),
                 ("SIMBA_SESSION", Some(session)),
                 ("SIMBA_URL", url),
+                (crate::notify::SOCKET, None),
             ],
             deadline,
             kill_after: self.kill_after,
@@ -212,7 +219,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    pub(crate) fn new() -> Result<Self, Exit> {
+    fn new(with_stop: bool) -> Result<Self, Exit> {
         let list = [
             (Signal::TERM, true),
             (Signal::INT, true),
@@ -222,9 +229,10 @@ impl Signals {
             (Signal::USR2, false),
             (Signal::WINCH, false),
             (Signal::CONT, false),
+            (Signal::TSTP, false),
         ];
         let mut streams = Vec::new();
-        for (number, ends) in list {
+        for (number, ends) in list.into_iter().filter(|(number, _)| with_stop || *number != Signal::TSTP) {
             streams.push((number, ends, signal(SignalKind::from_raw(number.as_raw()))?));
         }
         Ok(Self { streams, endings: 0 })

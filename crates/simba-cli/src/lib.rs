@@ -19,6 +19,7 @@ mod exit;
 mod guard;
 pub mod history;
 mod keeper;
+mod notify;
 mod output;
 mod settings;
 mod store;
@@ -37,7 +38,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    output::set_quiet(cli.global.quiet);
+    output::set_volume(cli.global.quiet, cli.global.verbose);
     match dispatch(cli) {
         Ok(code) => code,
         Err(exit) => exit.report(),

@@ -9,6 +9,7 @@ use std::{
 use serde::Serialize;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
+static VERBOSE: AtomicBool = AtomicBool::new(false);
 
 /// Text for people, or JSON for programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -20,9 +21,15 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Leaves out everything that is not an error.
-pub(crate) fn set_quiet(quiet: bool) {
+/// `quiet` leaves out everything that is not an error; `verbose` tells what happens to the session and the lease.
+pub(crate) fn set_volume(quiet: bool, verbose: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
+    VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
+/// Whether to tell what happens to the session and the lease.
+pub(crate) fn is_verbose() -> bool {
+    VERBOSE.load(Ordering::Relaxed)
 }
 
 /// An error or a verdict, on standard error.

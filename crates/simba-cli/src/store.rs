@@ -70,7 +70,11 @@ pub(crate) async fn client(settings: &Settings) -> Result<Simba, Exit> {
         output::hint(format!("using {} (this host only; choose a store with --url)", settings.url));
     }
     let store = sqlite(settings, Open::Create)?;
-    let client = Simba::builder(store).node(settings.node.as_str()).timing(settings.timing).build()?;
+    let mut builder = Simba::builder(store).node(settings.node.as_str()).timing(settings.timing);
+    if output::is_verbose() {
+        builder = builder.on_event(|event| output::note(format!("{event:?}")));
+    }
+    let client = builder.build()?;
     match ready(&client, settings).await {
         Ok(()) => Ok(client),
         Err(exit) => {

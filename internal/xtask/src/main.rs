@@ -14,6 +14,7 @@ const HELP: &str = "cargo xtask COMMAND
   tidy       the rules of this repository that no compiler checks
   sim ARGS   the simulator; without arguments at least 10,000 simulated hours
   planted    every planted bug, and which suite catches it
+  contention ten processes on one file for 60 s, frozen, killed and stopped at random
   loom       the latch of the validity cell under every interleaving
   bench      the benchmarks; writes docs/benchmarks.md
   docs       the documentation, warnings as errors";
@@ -34,6 +35,12 @@ fn main() -> ExitCode {
         "tidy" => report.check("tidy", tidy::run),
         "sim" => report.run("simulation", simulator(if rest.is_empty() { vec!["run".into()] } else { rest })),
         "planted" => planted(&mut report),
+        "contention" => {
+            let mut command =
+                cargo(&["test", "-q", "-p", "simba-cli", "--test", "it", "contention", "--", "--nocapture"]);
+            command.env("SIMBA_CONTENTION_SECONDS", rest.first().map_or("60", String::as_str));
+            report.run("contention", command);
+        }
         "loom" => loom(&mut report),
         "bench" => report.run("benchmarks", cargo(&["run", "--release", "--quiet", "-p", "simba-bench"])),
         "docs" => docs(&mut report),

@@ -8,6 +8,7 @@ use crate::{
     args::{LeadArgs, OnExit},
     exit::{Exit, INTERNAL},
     keeper::{self, Outcome, Signals},
+    notify::notify,
     output,
     settings::Settings,
     store,
@@ -19,7 +20,7 @@ const RESTART_PAUSE: Duration = Duration::from_secs(1);
 pub(crate) fn lead(settings: &Settings, args: &LeadArgs) -> Result<ExitCode, Exit> {
     let plan = keeper::Plan::new(settings, &args.command)?;
     store::block_on(async {
-        let mut signals = Signals::new()?;
+        let mut signals = plan.signals()?;
         keeper::jitter(args.command.jitter, &mut signals).await?;
         let client = store::client(settings).await?;
         let result = stand_by(&client, settings, args, &plan, &mut signals).await;
@@ -38,6 +39,7 @@ async fn stand_by(
     let election = client.election(args.name.as_str())?.start()?;
     let mut terms = election.terms();
     output::hint(format!("standing by for {:?}", args.name.as_str()));
+    notify("READY=1\nSTATUS=standing by");
     loop {
         let event = tokio::select! {
             biased;
@@ -50,12 +52,14 @@ async fn stand_by(
         match event {
             Some(TermEvent::Elected(term)) => {
                 output::hint(format!("leading {:?} with token {}", args.name.as_str(), term.token()));
+                notify(&format!("STATUS=leading, token {}", term.token()));
                 if let Some(code) = run_term(client, settings, args, plan, signals, &election, &term).await? {
                     return Ok(ExitCode::from(code));
                 }
             }
             Some(TermEvent::Revoked { reason, .. }) => {
                 output::hint(format!("not leading {:?} any more ({reason})", args.name.as_str()));
+                notify("STATUS=standing by");
             }
             Some(_) => {}
             None => {

@@ -17,7 +17,7 @@ use crate::{
 pub(crate) fn run(settings: &Settings, args: &RunArgs) -> Result<ExitCode, Exit> {
     let plan = keeper::Plan::new(settings, &args.command)?;
     store::block_on(async {
-        let mut signals = Signals::new()?;
+        let mut signals = plan.signals()?;
         keeper::jitter(args.command.jitter, &mut signals).await?;
         let client = tokio::select! {
             biased;
