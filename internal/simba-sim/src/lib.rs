@@ -7,6 +7,7 @@
 //!
 //! `docs/sim.md` is the user's manual.
 
+mod cli;
 mod clock;
 mod corpus;
 mod explore;
@@ -24,9 +25,13 @@ mod store;
 mod swarm;
 mod world;
 
+pub use cli::command;
+pub use corpus::{Entry, FOLDER, load};
+pub use explore::{Bounds, Explored, explore};
 pub use oracle::Level;
 pub use planted::{Bug, Catch, catch};
 pub use report::{Run, Seeds, run};
+pub use shrink::shrink;
 pub use swarm::{Options, Regime};
 pub use world::{Outcome, Plan, Violation, simulate};
 
@@ -38,35 +43,4 @@ pub(crate) fn nanos(duration: std::time::Duration) -> u64 {
 /// A text cut to at most so many characters, for messages.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     text.chars().take(most).collect()
-}
-
-#[expect(clippy::print_stdout, reason = "a command's output")]
-pub fn command(arguments: &[String]) -> std::process::ExitCode {
-    let from = arguments.get(1).and_then(|a| a.parse().ok()).unwrap_or(1);
-    if arguments[0] == "replay" {
-        let mut plan = Plan::seed(from);
-        plan.trace = true;
-        let o = simulate(&plan);
-        let skip = o.transcript.len().saturating_sub(4000);
-        for line in &o.transcript[skip..] {
-            println!("{line}");
-        }
-        return std::process::ExitCode::SUCCESS;
-    }
-    let to = arguments.get(2).and_then(|a| a.parse().ok()).unwrap_or(101);
-    let run = run(Seeds::Range(from, to), 2, 10);
-    for (options, violation) in &run.failures {
-        println!(
-            "seed {} {} {} at {}: {}",
-            options.seed,
-            options.to_line(),
-            violation.rule,
-            violation.at,
-            violation.text
-        );
-    }
-    println!("{}", run.counters());
-    println!("unreached {:?}", run.unreached());
-    println!("{} worlds {} hours {} events", run.worlds, run.hours(), run.events);
-    std::process::ExitCode::SUCCESS
 }

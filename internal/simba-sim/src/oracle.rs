@@ -240,6 +240,11 @@ impl Oracle {
                     results.push(same_deadline(&watch.ledger, term));
                 }
             }
+            Output::Notice(simba_core::Notice::TokenRegressed { .. })
+                if !matches!(self.regime, Regime::LostWrites | Regime::Evicts) =>
+            {
+                results.push(Err(("I51", format!("a token went back, and the store has lost nothing: {output:?}"))));
+            }
             Output::Ended { term, reason } if self.steady[node] => {
                 results
                     .push(Err(("L7", format!("node {node} lost {term:?} for {reason} without any fault"))));

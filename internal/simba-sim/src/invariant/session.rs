@@ -14,6 +14,9 @@ pub(crate) fn check(ledger: &Ledger, engine: &Engine, view: &Snapshot) -> Result
     if due.shortened != seen.shortened {
         return Err(("I21", format!("shortened leases told: {}, must be {}", seen.shortened, due.shortened)));
     }
+    if due.regressed != seen.regressed {
+        return Err(("I51", format!("tokens told to have gone back: {}, must be {}", seen.regressed, due.regressed)));
+    }
     match &ledger.session {
         Some(session) => {
             let status = if session.suspended { SessionStatus::Suspended } else { SessionStatus::Live };

@@ -306,6 +306,9 @@ impl Ledger {
             let spent = here && self.floors[name].is_some_and(|floor| token <= floor);
             let election = self.elections[name].as_mut();
             let fresh = election.as_ref().is_some_and(|e| e.last_token.is_none_or(|last| token > last));
+            // A token below one that was spent or adopted here: the store has lost writes, and that is told.
+            let below = self.floors[name].is_some_and(|floor| token < floor) || (!spent && !fresh);
+            self.due.regressed += u32::from(current && here && below);
             if let Some(election) = election.filter(|_| current && here && !spent && fresh) {
                 election.state = State::Won(token);
                 self.due.adopted.push((name, token));

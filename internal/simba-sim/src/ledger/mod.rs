@@ -41,6 +41,7 @@ pub(crate) struct Effects {
     pub(crate) opened: Vec<SessionId>,
     pub(crate) over: Vec<(SessionId, SessionEnd)>,
     pub(crate) shortened: u32,
+    pub(crate) regressed: u32,
     pub(crate) adopted: Vec<(usize, FencingToken)>,
     pub(crate) ended: Vec<(TermId, RevokeReason)>,
     pub(crate) revoked: Vec<(TermId, RevokeReason)>,
@@ -54,6 +55,7 @@ impl Effects {
         self.opened.clear();
         self.over.clear();
         self.shortened = 0;
+        self.regressed = 0;
         self.adopted.clear();
         self.ended.clear();
         self.revoked.clear();

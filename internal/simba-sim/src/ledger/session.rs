@@ -253,6 +253,7 @@ impl Ledger {
                 }
             }
             Notice::LeaseShortened { .. } => self.seen.shortened += 1,
+            Notice::TokenRegressed { .. } => self.seen.regressed += 1,
             Notice::SessionSuspended { session, .. } => {
                 let told = self.session.as_mut().filter(|s| s.id == *session).map(|s| s.told.replace(true));
                 if told == Some(Some(true)) {
