@@ -129,6 +129,7 @@ pub mod rules;
 
 mod builder;
 mod client;
+mod contender;
 mod context;
 mod driver;
 mod election;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::{
+    contender::{Contender, EndGuard},
     driver::Input,
-    election::{Contender, EndGuard},
     term::Term,
     wait::Done,
 };

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     clock::Source,
-    election::{Contender, EndGuard},
+    contender::{Contender, EndGuard},
     error::Error,
     events::Hub,
     mailbox::Message,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use crate::{
-    election::{Contender, EndGuard},
+    contender::{Contender, EndGuard},
     mailbox::Message,
     term::Term,
     wait::Done,

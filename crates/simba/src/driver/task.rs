@@ -10,8 +10,8 @@ use tokio::{sync::mpsc, task::AbortHandle};
 
 use super::{Input, Shared, calls, sink::Sink, wake};
 use crate::{
+    contender::Contender,
     context::caught_sync,
-    election::Contender,
     events::Event,
     planted::planted,
     term::Term,

@@ -11,7 +11,7 @@ use super::{Driver, Input, Parts, Shared, assemble};
 use crate::{
     Error, Event, Simba, TermEvent,
     clock::{BootClock, Clock, ManualClock, Source},
-    election::for_tests::contender,
+    contender::Contender,
     wait::lock,
 };
 
@@ -44,7 +44,7 @@ async fn m33_a_term_that_cannot_be_delivered_is_given_up_for_one_lease_and_its_e
     let mut events = shared.events.subscribe();
     let (mailbox, gone) = mpsc::unbounded_channel();
     drop(gone);
-    let (contender, end) = contender(&shared, "job");
+    let (contender, end) = Contender::new(&shared, "job".parse().unwrap()).unwrap();
     let mut stream = contender.subscribe();
     shared.send(Input::Start { contender: Arc::clone(&contender), mailbox: Some(mailbox), end });
     let running = tokio::spawn(driver.run());
