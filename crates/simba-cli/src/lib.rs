@@ -21,6 +21,7 @@ pub mod history;
 mod keeper;
 mod notify;
 mod output;
+mod planted;
 mod settings;
 mod store;
 

@@ -23,7 +23,7 @@ use super::{
     tree::{descendants, kill_tree, reap, signal_tree},
     wire::{Ended, Order, Report, signal_from_name, signal_from_number},
 };
-use crate::{clock::boot_nanos as now, output};
+use crate::{clock::boot_nanos as now, output, planted::Planted};
 
 /// The longest sleep: a machine that wakes from suspend is noticed within it, since sleeping does not count suspend.
 const LOOK: Duration = Duration::from_millis(200);
@@ -164,6 +164,9 @@ impl Guard {
     /// Does what the clock says. Answers how the command ended, once nothing of it is left.
     fn act(&mut self) -> Option<Ended> {
         let now = now();
+        if Planted::DeadlineForgotten.is_in() {
+            self.deadline = if self.deadline == 0 { 0 } else { u64::MAX };
+        }
         if self.status.is_some() {
             if descendants(std::process::id()).is_empty() {
                 return Some(self.verdict());
@@ -210,6 +213,10 @@ impl Guard {
 
     fn kill(&mut self, why: Why) -> Ended {
         let (main, mut status) = (self.main, self.status);
+        if Planted::GroupOnly.is_in() {
+            self.signal(Signal::KILL);
+            return Ended::Lost;
+        }
         kill_tree(None, |pid, ended| {
             if pid == main {
                 status = Some(ended);
@@ -293,6 +300,7 @@ impl Guard {
             }
             Ok(Order::Kill) => self.deadline = 0,
             // The keeper is gone, or talks nonsense: nobody renews any more.
+            Err(_) if Planted::KeeperOutlived.is_in() => {}
             Err(_) => {
                 self.notify = false;
                 self.deadline = 0;

@@ -118,7 +118,7 @@ fn ten_processes_under_random_faults_never_overlap() {
     );
     assert!(verdict.is_clean(), "{:#?}", verdict.faults);
     assert!(
-        verdict.terms >= usize::try_from(seconds / 2).expect("small"),
+        verdict.terms >= usize::try_from(seconds / 5).expect("small"),
         "a run that did nothing shows nothing"
     );
     assert!(handover.is_some_and(|ms| ms <= 50), "median of {:?}", verdict.handover_ms);

@@ -205,3 +205,57 @@ fn a_store_that_is_gone_ends_the_command_before_the_deadline() {
     assert!(fs::read_to_string(&log).expect("a log").contains("asked"), "politely first");
     assert_nothing_is_left("cut", "plain");
 }
+
+/// A check that cannot fail is a defect: with each planted bug the command outlives its deadline, or its keeper.
+#[cfg(feature = "planted")]
+mod planted {
+    use super::*;
+    use crate::stage::kill_all_of;
+
+    fn started_with(bug: &str, stage: &Stage, lease: &str, line: &str) -> std::process::Child {
+        let log = stage.path("log");
+        let mut command = stage.simba(&["run", lease, "--lease", LEASE, "-q", "-c", &script(line, &log)]);
+        command
+            .env("SIMBA_PLANTED", bug)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null());
+        let child = command.spawn().expect("it starts");
+        until("the child to write", || (last_stamp(&log) > 0).then_some(()));
+        child
+    }
+
+    fn outlives(bug: &str, lease: &str, line: &str, signal: Signal) {
+        let stage = Stage::new();
+        let mut keeper = started_with(bug, &stage, lease, line);
+        send(keeper.id(), signal);
+        let frozen = now_ns();
+        let log = stage.path("log");
+        until("a write after the deadline", || (last_stamp(&log) > frozen + VALIDITY_NS).then_some(()));
+        send(keeper.id(), Signal::KILL);
+        kill_all_of(lease);
+        drop(keeper.wait());
+    }
+
+    #[test]
+    fn a_guard_that_forgets_the_deadline_is_caught() {
+        outlives("DeadlineForgotten", "forgotten", KINDS[0].1, Signal::STOP);
+    }
+
+    #[test]
+    fn a_guard_that_outlives_its_keeper_is_caught() {
+        // It still holds the last deadline, so the write that gives it away comes long after the kill and before that.
+        let stage = Stage::new();
+        let mut keeper = started_with("KeeperOutlived", &stage, "outlived", KINDS[0].1);
+        send(keeper.id(), Signal::KILL);
+        let killed = now_ns();
+        let log = stage.path("log");
+        until("a write long after the kill", || (last_stamp(&log) > killed + 500_000_000).then_some(()));
+        kill_all_of("outlived");
+        drop(keeper.wait());
+    }
+
+    #[test]
+    fn a_guard_that_ends_only_the_group_is_caught() {
+        outlives("GroupOnly", "grouped", KINDS[2].1, Signal::STOP);
+    }
+}

@@ -144,6 +144,16 @@ pub(crate) fn processes_of(lease: &str) -> Vec<u32> {
     pids.filter(|pid| carries(*pid)).collect()
 }
 
+/// Kills whatever a test has left behind on purpose.
+#[cfg(feature = "planted")]
+pub(crate) fn kill_all_of(lease: &str) {
+    until("the end of what was left", || {
+        let left = processes_of(lease);
+        left.iter().for_each(|pid| send(*pid, Signal::KILL));
+        left.is_empty().then_some(())
+    });
+}
+
 /// The pid of the guard of a lease.
 pub(crate) fn guard_of(lease: &str) -> Option<u32> {
     processes_of(lease).into_iter().find(|pid| {
