@@ -12,7 +12,7 @@ use simba::memory::MemoryBackend;
 use simba::{Builder, Election, Leadership, LeaseName, Simba, Term, Timing};
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The bound of every wait: far beyond what anything takes here, also on a busy machine.
@@ -153,15 +153,24 @@ pub(crate) struct FaultStore {
     mode: Arc<AtomicU8>,
     pub(crate) calls: Arc<AtomicU64>,
     pub(crate) watches: Arc<AtomicU64>,
+    pub(crate) watching: Arc<AtomicU64>,
+    cut: Arc<AtomicBool>,
 }
 
 impl FaultStore {
     pub(crate) fn new(inner: MemoryBackend) -> Self {
-        Self { inner, mode: Arc::default(), calls: Arc::default(), watches: Arc::default() }
+        let (mode, cut) = Default::default();
+        let (calls, watches, watching) = Default::default();
+        Self { inner, mode, calls, watches, watching, cut }
     }
 
     pub(crate) fn set(&self, mode: Mode) {
         self.mode.store(mode as u8, Ordering::SeqCst);
+    }
+
+    /// Ends every watch, and those that are started, while calls go through.
+    pub(crate) fn cut_watches(&self, cut: bool) {
+        self.cut.store(cut, Ordering::SeqCst);
     }
 
     async fn through<T>(&self, call: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
@@ -221,15 +230,19 @@ impl Backend for FaultStore {
     }
     async fn watch(&self, sink: HintSink) -> Failure {
         self.watches.fetch_add(1, Ordering::SeqCst);
+        self.watching.fetch_add(1, Ordering::SeqCst);
         let cut = async {
-            while self.mode.load(Ordering::SeqCst) == Mode::Pass as u8 {
+            while self.mode.load(Ordering::SeqCst) == Mode::Pass as u8 && !self.cut.load(Ordering::SeqCst) {
                 tokio::time::sleep(millis(1)).await;
             }
             Failure::new(FailureKind::Unreachable, Effect::None, "the wire is cut")
         };
-        tokio::select! {
-            ended = self.inner.watch(sink) => ended,
+        let ended = tokio::select! {
+            biased;
             cut = cut => cut,
-        }
+            ended = self.inner.watch(sink) => ended,
+        };
+        self.watching.fetch_sub(1, Ordering::SeqCst);
+        ended
     }
 }
