@@ -179,7 +179,7 @@ impl Engine {
 impl Engine {
     /// The answer to a call, or how it failed. An answer to a call that is not under way is ignored.
     pub fn handle_reply(&mut self, now: Instant, id: CallId, result: Result<Reply, Failure>) {
-        if planted!(self, M08LateRenewalExtends) && matches!(result, Ok(Reply::KeepAlive(_))) {
+        if self.overlooks_deadline(&result) {
             self.now = self.now.max(now);
         } else {
             self.advance(now);
@@ -227,7 +227,11 @@ impl Engine {
 
     /// Time has passed: does whatever is due.
     pub fn handle_wakeup(&mut self, now: Instant) {
-        self.advance(now);
+        if planted!(self, M46AttemptPastDeadline) {
+            self.now = self.now.max(now);
+        } else {
+            self.advance(now);
+        }
         while let Some(id) = self.calls.next_due(self.now) {
             self.give_up(id);
         }
@@ -360,6 +364,22 @@ impl Engine {
 
     pub(crate) const fn mark(&mut self, mark: Mark) {
         self.marks.set(mark);
+    }
+
+    /// Whether a reply may be looked at before the deadline is: only by mistake.
+    #[cfg(feature = "planted")]
+    fn overlooks_deadline(&self, result: &Result<Reply, Failure>) -> bool {
+        use crate::planted::Planted;
+        match self.planted {
+            Some(Planted::M08LateRenewalExtends) => matches!(result, Ok(Reply::KeepAlive(_))),
+            Some(Planted::M17AdoptAfterDeadline) => matches!(result, Ok(Reply::Acquired(_))),
+            _ => false,
+        }
+    }
+
+    #[cfg(not(feature = "planted"))]
+    const fn overlooks_deadline(&self, _result: &Result<Reply, Failure>) -> bool {
+        false
     }
 
     fn new_ticket(&mut self) -> Ticket {

@@ -12,7 +12,8 @@
 //! 3. The release goes out with the term's token, together with all others that are due.
 //! 4. The listener is told ([`Output::Revoked`]).
 //! 5. Whoever asked is told ([`Output::Finished`]) when the store has answered, or the call's time limit has
-//!    passed: an awaited stop means that the lease is free, and it always completes.
+//!    passed: an awaited stop of a leader means that the lease is free, and it always completes. A stop that comes
+//!    while an attempt is in flight completes at once; should the attempt win, it is released in passing.
 //!
 //! A term that is lost any other way goes none of this way: see `lose_term` in [`crate::lease`].
 //!
@@ -232,6 +233,11 @@ impl Engine {
                 continue;
             };
             handover.stage = Stage::Releasing(call);
+            if planted!(self, M35FinishedBeforeRevoked) {
+                for ticket in core::mem::take(&mut handover.tickets) {
+                    self.push(Output::Finished { ticket });
+                }
+            }
             self.elections.set_phase(slot, Phase::HandingOver(handover));
             self.push_revoked(slot);
         }

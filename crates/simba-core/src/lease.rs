@@ -86,6 +86,8 @@ impl Engine {
         let patience = self.patience();
         let Some(session) = self.live().map(|live| live.id) else { return };
         self.last_attempt = Some(self.now);
+        // Drawn before this attempt, so not a spread apart from it.
+        self.hinted_at = None;
         for slots in attempts.chunks(MAX_BATCH) {
             let name = |&slot: &u32| self.elections.get(slot).map(|e| e.name.clone());
             let names: Arc<[LeaseName]> = slots.iter().filter_map(name).collect();
@@ -275,12 +277,17 @@ impl Engine {
         token: FencingToken,
     ) -> bool {
         // The deadline needs no look of its own here: `advance` has ended the session if it had passed.
-        let late = planted!(self, M17AdoptAfterDeadline) && self.live().is_some();
-        if !current || !(self.is_current(session) || late) {
+        if !current || !self.is_current(session) {
             return false;
         }
-        if self.floors.get(name).is_some_and(|floor| token <= floor) && !planted!(self, M21NoFloor) {
+        if let Some(floor) =
+            self.floors.get(name).filter(|&floor| token <= floor && !planted!(self, M21NoFloor))
+        {
             self.mark(Mark::WinBelowFloor);
+            if token < floor {
+                let notice = Notice::TokenRegressed { name: name.clone(), seen: floor, given: token };
+                self.push(Output::Notice(notice));
+            }
             return false;
         }
         let seen = self.elections.get(slot).and_then(|e| e.last_token);
@@ -305,7 +312,7 @@ impl Engine {
         };
         #[cfg(not(feature = "planted"))]
         let cell = live.writer.cell();
-        debug_assert!(live.id == session || planted!(self, M17AdoptAfterDeadline));
+        debug_assert!(live.id == session);
         let held = Held::new(serial, slot, token, cell);
         self.next_serial += 1;
         let id = self.elections.id(slot);
@@ -389,7 +396,9 @@ impl Engine {
         let Phase::Holding(held) = self.elections.set_phase(slot, Phase::Parked) else { return };
         let ended = held.end(reason);
         self.push(Output::Ended { term: ended.id, reason });
-        self.push_revoked_as(slot, ended.id, reason);
+        if !(running && planted!(self, M40LostTermWaitsForWork)) {
+            self.push_revoked_as(slot, ended.id, reason);
+        }
         if running {
             // Two runs of one election never overlap in one process: it contends again when the old one is out.
             self.mark(Mark::Draining);

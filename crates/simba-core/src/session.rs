@@ -96,7 +96,7 @@ impl Engine {
                 opening.call.is_none().then_some(opening.retry_at)
             }
             Session::Live(live) => {
-                let renew = if live.keep_alive.is_none() { live.next_at } else { None };
+                let renew = if live.keep_alive.is_none() && self.renews() { live.next_at } else { None };
                 let deadline =
                     if planted!(self, M11DeadlineNeedsTraffic) { None } else { Some(live.deadline) };
                 [renew, deadline].into_iter().flatten().min()
@@ -113,12 +113,27 @@ impl Engine {
                 self.send_open();
             }
             Session::Live(live)
-                if live.keep_alive.is_none() && live.next_at.is_some_and(|at| at <= self.now) =>
+                if live.keep_alive.is_none()
+                    && self.renews()
+                    && live.next_at.is_some_and(|at| at <= self.now) =>
             {
                 self.send_keep_alive();
             }
             Session::Opening(_) | Session::Live(_) | Session::Closing { .. } | Session::Closed => {}
         }
+    }
+
+    /// A session is renewed for as long as it lives, also while leases are handed over.
+    #[cfg(not(feature = "planted"))]
+    const fn renews(&self) -> bool {
+        true
+    }
+
+    #[cfg(feature = "planted")]
+    fn renews(&self) -> bool {
+        let handing =
+            |slot: &u32| matches!(self.elections.get(*slot).map(|e| e.phase()), Some(Phase::HandingOver(_)));
+        !(planted!(self, M38NoRenewalInHandover) && self.elections.in_name_order().iter().any(handing))
     }
 
     /// The session that calls can be made in now.
@@ -312,7 +327,8 @@ impl Engine {
             (Ok(_), Some(_)) => self.keep_alive_failed(foreign_reply()),
             (Err(failure), Some(_)) => self.keep_alive_failed(failure),
             // An answer to a keep-alive that was given up proves less than the one that followed it.
-            (Ok(_) | Err(_), None) => {
+            (Ok(_) | Err(_), None) =>
+            {
                 #[cfg(feature = "planted")]
                 if planted!(self, M09OlderReplyLowersDeadline) {
                     self.lower_deadline(sent_at);
