@@ -348,29 +348,30 @@ impl Engine {
     /// A keep-alive counted. Answers whether the session lives on.
     fn renew(&mut self, sent_at: Instant, remaining: Duration) -> bool {
         let to = self.deadline_of(sent_at, remaining);
-        let now = self.now;
+        let (now, least) = (self.now, self.timing.min_backoff());
         let Some(live) = self.live_mut() else { return false };
         let close_call = live.deadline.saturating_since(now) < live.granted / 100;
         let recovered = core::mem::replace(&mut live.suspended, false);
-        live.next_at = Some(sent_at.saturating_add(live.period));
-        if to > live.deadline {
-            live.deadline = to;
-            let extended = live.writer.extend(to);
-            #[cfg(feature = "planted")]
-            let extended = match (self.planted, extended) {
-                (Some(crate::planted::Planted::M08LateRenewalExtends), Err(_)) => {
-                    if let Session::Live(live) = &mut self.session {
-                        live.writer.force(to);
-                    }
-                    Ok(())
+        // The newest word of the store counts, also where it promises less than the one before.
+        live.deadline = to;
+        live.next_at = next_renewal(sent_at.saturating_add(live.period), now, live, least);
+        let set = live.writer.set(to);
+        #[cfg(feature = "planted")]
+        let set = match (self.planted, set) {
+            (Some(crate::planted::Planted::M08LateRenewalExtends), Err(_)) => {
+                if let Session::Live(live) = &mut self.session {
+                    live.writer.force(to);
                 }
-                (_, extended) => extended,
-            };
-            if extended.is_err() {
-                self.mark(Mark::ExtensionLostToLatch);
-                self.end_session(SessionEnd::DeadlinePassed);
-                return false;
+                Ok(())
             }
+            (_, set) => set,
+        };
+        if set.is_err() {
+            self.mark(Mark::ExtensionLostToLatch);
+        }
+        if set.is_err() || to <= now {
+            self.end_session(SessionEnd::DeadlinePassed);
+            return false;
         }
         if close_call {
             self.mark(Mark::RenewedAtLastMoment);
@@ -523,6 +524,16 @@ impl Engine {
             self.push(Output::Finished { ticket });
         }
     }
+}
+
+/// When the next keep-alive goes out after one that counted: at its period, or, where the store left less time than
+/// that, after half of it.
+fn next_renewal(periodic: Instant, now: Instant, live: &Live, least: Duration) -> Option<Instant> {
+    if periodic < live.deadline {
+        return Some(periodic);
+    }
+    let half = now.saturating_add((live.deadline.saturating_since(now) / 2).max(least));
+    (half < live.deadline).then_some(half)
 }
 
 fn no_answer() -> Failure {

@@ -96,18 +96,15 @@ impl DeadlineWriter {
         Arc::clone(&self.0)
     }
 
-    /// Moves the deadline to a later instant; an earlier one changes nothing.
+    /// Moves the deadline, later or earlier.
     ///
     /// # Errors
     /// [`Latched`] if a reader has seen the present deadline pass. Nothing is changed then.
-    pub fn extend(&mut self, to: Instant) -> Result<(), Latched> {
+    pub fn set(&mut self, to: Instant) -> Result<(), Latched> {
         let cell = &self.0.0;
         let present = cell.load(Ordering::Acquire);
         if present == ENDED {
             return Err(Latched);
-        }
-        if to.as_nanos() <= present {
-            return Ok(());
         }
         // The only other writers are readers that latch, so a failed swap means ended.
         match cell.compare_exchange(present, to.as_nanos(), Ordering::AcqRel, Ordering::Acquire) {

@@ -35,7 +35,7 @@ impl Latch for DeadlineWriter {
         self.cell()
     }
     fn extend(&mut self, to: u64) -> bool {
-        Self::extend(self, at(to)).is_ok()
+        self.set(at(to)).is_ok()
     }
 }
 
@@ -127,7 +127,7 @@ fn nothing_is_valid_after_the_end() {
         let mut writer = DeadlineWriter::new(at(100));
         let (cell, late) = (writer.cell(), writer.cell());
         let reader = thread::spawn(move || cell.valid_until(|| at(99)).is_some());
-        writer.extend(at(200)).unwrap();
+        writer.set(at(200)).unwrap();
         writer.end();
         assert!(late.valid_until(|| at(1)).is_none());
         reader.join().unwrap();

@@ -162,15 +162,16 @@ impl Ledger {
                 let to = sent + validity(*remaining, &self.timing);
                 live.keep_alive = None;
                 live.suspended = false;
-                live.next_at = Some(sent + live.period);
-                if to > live.deadline {
-                    if live.latched {
-                        self.session_over(SessionEnd::DeadlinePassed);
-                        return;
-                    }
-                    live.deadline = to;
+                // The newest promise counts, also a shorter one; what it leaves no period for is renewed half-way.
+                live.deadline = to;
+                let half = now + (to.saturating_sub(now) / 2).max(nanos(self.timing.min_backoff()));
+                let periodic = sent + live.period;
+                let next = if periodic < to { periodic } else { half };
+                live.next_at = (next < to).then_some(next);
+                if live.latched || to <= now {
+                    self.session_over(SessionEnd::DeadlinePassed);
+                    return;
                 }
-                debug_assert!(live.deadline > now, "a passed deadline has ended the session before");
                 if let Owned::Listed { leases, .. } = owned {
                     let listed: Vec<_> = leases.iter().map(|g| (self.index(&g.name), g.token)).collect();
                     self.listed(session, &listed, mark);
