@@ -68,7 +68,10 @@ pub fn command(arguments: &[String]) -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stdout, reason = "the command's output; a reader that has gone away is no fault of ours")]
+#[expect(
+    clippy::print_stdout,
+    reason = "the command's output; a reader that has gone away is no fault of ours"
+)]
 fn say(line: &str) {
     use std::io::Write as _;
     if writeln!(std::io::stdout().lock(), "{line}").is_err() {
@@ -168,7 +171,8 @@ fn cmd_run(rest: &[&str]) -> Result<bool, String> {
             Seeds::Range(number("a seed", from)?, number("a seed", to)?)
         }
     };
-    let threads = arguments.number("--threads")?.and_then(|n| usize::try_from(n).ok()).unwrap_or_else(threads);
+    let threads =
+        arguments.number("--threads")?.and_then(|n| usize::try_from(n).ok()).unwrap_or_else(threads);
     let total = run(seeds, threads, MOST_FAILURES);
     for (options, violation) in &total.failures {
         print_failure(options, None, violation);

@@ -45,14 +45,20 @@ fn read(path: &Path) -> Result<Entry, String> {
         let (key, value) = line.split_once('=').ok_or_else(|| format!("{file}: no value in {line:?}"))?;
         let value = value.trim().trim_matches('"');
         match key.trim() {
-            "options" => entry.options = Options::from_line(line).map_err(|error| format!("{file}: {error}"))?,
+            "options" => {
+                entry.options = Options::from_line(line).map_err(|error| format!("{file}: {error}"))?
+            }
             "rule" => entry.rule = value.into(),
             "planted" => {
                 let bug = Bug::all().into_iter().find(|bug| bug.name() == value);
                 entry.bug = Some(bug.ok_or_else(|| format!("{file}: {value:?} is no planted bug"))?);
             }
             "commit" | "reason" => {}
-            other => return Err(format!("{file}: {other:?} is unknown; use planted, rule, commit, reason, options")),
+            other => {
+                return Err(format!(
+                    "{file}: {other:?} is unknown; use planted, rule, commit, reason, options"
+                ));
+            }
         }
     }
     if entry.rule.is_empty() || entry.options == Options::default() {

@@ -178,9 +178,14 @@ impl State {
         side.overslept = false;
         while let Some(output) = self.sides[node].engine.poll_output() {
             match output {
-                Output::Call { id, request, .. } => self.messages.push(Message::Request(node, id, Rc::new(request))),
+                Output::Call { id, request, .. } => {
+                    self.messages.push(Message::Request(node, id, Rc::new(request)))
+                }
                 Output::Elected { term, .. } => self.elected(node, term),
-                Output::Ended { .. } | Output::Revoked { .. } | Output::Finished { .. } | Output::Notice(_) => {}
+                Output::Ended { .. }
+                | Output::Revoked { .. }
+                | Output::Finished { .. }
+                | Output::Notice(_) => {}
             }
         }
         self.sides[node].terms.retain(|term| deadline(term).is_some());
@@ -197,7 +202,8 @@ impl State {
     }
 
     fn check(&mut self) {
-        let valid = |side: &Side| side.terms.iter().any(|term| deadline(term).is_some_and(|at| self.now < at));
+        let valid =
+            |side: &Side| side.terms.iter().any(|term| deadline(term).is_some_and(|at| self.now < at));
         if self.sides.iter().all(valid) {
             self.fault = Some(format!("both have a valid term at {} s", self.now / TICK));
         }
@@ -215,7 +221,9 @@ impl State {
 
     fn arrive(&mut self, message: Message) {
         match message {
-            Message::Reply(node, id, reply) => self.turn(node, |engine, now| engine.handle_reply(now, id, Ok(reply))),
+            Message::Reply(node, id, reply) => {
+                self.turn(node, |engine, now| engine.handle_reply(now, id, Ok(reply)))
+            }
             Message::Request(node, id, request) => {
                 let reply = self.carry_out(&request);
                 self.messages.push(Message::Reply(node, id, reply));
@@ -230,9 +238,13 @@ impl State {
                 self.sessions += 1;
                 Reply::Opened(store.open(now, SessionId::new(self.sessions), *lease, Arc::clone(&self.owner)))
             }
-            Request::KeepAlive { session, known } => Reply::KeepAlive(store.keep_alive(now, *session, *known)),
+            Request::KeepAlive { session, known } => {
+                Reply::KeepAlive(store.keep_alive(now, *session, *known))
+            }
             Request::Acquire { session, names } => Reply::Acquired(store.acquire(now, *session, names)),
-            Request::Release(release) => Reply::Released(store.release(now, release.session(), release.grants())),
+            Request::Release(release) => {
+                Reply::Released(store.release(now, release.session(), release.grants()))
+            }
             Request::Close { session } => {
                 store.close(*session);
                 Reply::Closed
@@ -357,7 +369,8 @@ fn without(text: &mut String, from: &str) {
 /// Tries every history within the bounds.
 #[must_use]
 pub fn explore(bounds: Bounds, bug: Option<Bug>) -> Explored {
-    let mut search = Search { bounds, bug, met: HashMap::new(), path: Vec::new(), found: Explored::default() };
+    let mut search =
+        Search { bounds, bug, met: HashMap::new(), path: Vec::new(), found: Explored::default() };
     if let Some(state) = State::new(&bounds, bug) {
         search.enter(state);
         search.found.complete = search.found.violation.is_none() && search.found.states < bounds.states;

@@ -174,7 +174,9 @@ impl World {
         let recorded = self.store.model.token(name);
         let seen = |node: usize| {
             let election = self.oracle.ledger(node)?.elections[name].as_ref()?;
-            self.oracle.ledger(node)?.floors[name].max(election.last_token).map(simba_backend::FencingToken::get)
+            self.oracle.ledger(node)?.floors[name]
+                .max(election.last_token)
+                .map(simba_backend::FencingToken::get)
         };
         lost && self.healthy().into_iter().filter_map(seen).any(|seen| seen >= recorded)
     }

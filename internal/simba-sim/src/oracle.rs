@@ -243,7 +243,10 @@ impl Oracle {
             Output::Notice(simba_core::Notice::TokenRegressed { .. })
                 if !matches!(self.regime, Regime::LostWrites | Regime::Evicts) =>
             {
-                results.push(Err(("I51", format!("a token went back, and the store has lost nothing: {output:?}"))));
+                results.push(Err((
+                    "I51",
+                    format!("a token went back, and the store has lost nothing: {output:?}"),
+                )));
             }
             Output::Ended { term, reason } if self.steady[node] => {
                 results

@@ -123,8 +123,15 @@ pub enum Regime {
 
 impl Regime {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] =
-        [Self::Sound, Self::StoreSteps, Self::TooMuchDrift, Self::LostWrites, Self::ByHand, Self::ClockStops, Self::Evicts];
+    pub const ALL: [Self; 7] = [
+        Self::Sound,
+        Self::StoreSteps,
+        Self::TooMuchDrift,
+        Self::LostWrites,
+        Self::ByHand,
+        Self::ClockStops,
+        Self::Evicts,
+    ];
 }
 
 /// A kind of fault that comes and goes.

@@ -15,7 +15,10 @@ pub(crate) fn check(ledger: &Ledger, engine: &Engine, view: &Snapshot) -> Result
         return Err(("I21", format!("shortened leases told: {}, must be {}", seen.shortened, due.shortened)));
     }
     if due.regressed != seen.regressed {
-        return Err(("I51", format!("tokens told to have gone back: {}, must be {}", seen.regressed, due.regressed)));
+        return Err((
+            "I51",
+            format!("tokens told to have gone back: {}, must be {}", seen.regressed, due.regressed),
+        ));
     }
     match &ledger.session {
         Some(session) => {
