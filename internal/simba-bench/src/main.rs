@@ -2,6 +2,7 @@
 //! `docs/benchmarks.md`. Absolute times of this or any machine mean little; ratios and counts are what is kept.
 
 mod alloc;
+mod client;
 mod clock;
 mod engine;
 mod sqlite;
@@ -11,6 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut rows = Vec::new();
     engine::memory(&mut rows);
     engine::validity(&mut rows);
+    client::term_reads(&mut rows)?;
     engine::throughput(&mut rows);
     sqlite::all(&mut rows)?;
     let table = table::render(&rows);

@@ -38,7 +38,7 @@ const TABLE: &[Allowed] = &[
     Allowed { name: "simba-sim", ours: &["simba-backend", "simba-core", "simba-memory"], outside: &[] },
     Allowed {
         name: "simba-bench",
-        ours: &["simba-backend", "simba-core", "simba-sql"],
+        ours: &["simba-backend", "simba-core", "simba-sql", "simba-lease"],
         outside: &["rustix", "stats_alloc", "tempfile", "tokio"],
     },
     Allowed { name: "xtask", ours: &[], outside: &["serde_json"] },
