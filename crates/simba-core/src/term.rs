@@ -116,11 +116,13 @@ impl Term {
     /// Whether the term has not been ended and its session's deadline lies ahead.
     ///
     /// Right on the first read after any pause, without any task having run. Once it was false it stays false.
+    #[inline]
     pub fn is_valid(&self, clock: impl Fn() -> Instant) -> bool {
         self.core.valid_until(clock).is_some()
     }
 
     /// The time left before the deadline; zero once the term ended.
+    #[inline]
     pub fn remaining(&self, clock: impl Fn() -> Instant) -> Duration {
         self.core.valid_until(clock).map_or(Duration::ZERO, |(now, deadline)| deadline.saturating_since(now))
     }
@@ -161,6 +163,7 @@ impl TermCore {
     ///
     /// The end mark and the cell are looked at after the clock was read, so that a reader that was paused in
     /// between does not answer from before the pause.
+    #[inline]
     fn valid_until(&self, clock: impl Fn() -> Instant) -> Option<(Instant, Instant)> {
         let found = self.session.valid_until(clock)?;
         (self.reason.load(Ordering::Acquire) == 0 && !self.session.is_ended()).then_some(found)

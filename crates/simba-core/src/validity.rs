@@ -58,6 +58,7 @@ impl DeadlineCell {
     /// loaded, and again if the deadline moved meanwhile.
     ///
     /// One atomic load and one clock read while the deadline lies ahead; no lock, no allocation.
+    #[inline]
     pub fn valid_until(&self, clock: impl Fn() -> Instant) -> Option<(Instant, Instant)> {
         loop {
             let deadline = self.0.load(Ordering::Acquire);
@@ -78,6 +79,7 @@ impl DeadlineCell {
 
     /// Whether the cell has been ended, by a reader or by the writer.
     #[must_use]
+    #[inline]
     pub fn is_ended(&self) -> bool {
         self.0.load(Ordering::Acquire) == ENDED
     }

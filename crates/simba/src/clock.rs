@@ -53,6 +53,7 @@ pub struct BootClock;
 
 impl Clock for BootClock {
     #[cfg(unix)]
+    #[inline]
     fn now(&self) -> Instant {
         use rustix::time::{ClockId, clock_gettime};
 
@@ -62,10 +63,9 @@ impl Clock for BootClock {
         const CLOCK: ClockId = ClockId::Monotonic;
 
         let time = clock_gettime(CLOCK);
-        // Neither part is negative: the clock counts from the start of the machine.
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Instant::from_nanos(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+        // Neither part is negative, and the sum is below 2^64 for 584 years after the machine's start.
+        let seconds = time.tv_sec.unsigned_abs();
+        Instant::from_nanos(seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.unsigned_abs()))
     }
 
     #[cfg(not(unix))]
@@ -210,6 +210,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    #[inline]
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::Boot => BootClock.now(),

@@ -59,6 +59,7 @@ impl Term {
 
     /// Whether the term has not ended and its deadline lies ahead. One clock read and a few atomic loads.
     #[must_use]
+    #[inline]
     pub fn is_valid(&self) -> bool {
         if planted!(self.shared, M10WatchedFlag) {
             return self.end_reason().is_none();
@@ -68,6 +69,7 @@ impl Term {
 
     /// The time left before the local deadline; zero once the term ended. Each keep-alive moves the deadline on.
     #[must_use]
+    #[inline]
     pub fn remaining(&self) -> Duration {
         self.core.remaining(|| self.shared.clock.now())
     }
