@@ -13,8 +13,8 @@ use std::{
 };
 
 use simba_backend::{
-    Acquired, Backend, Capabilities, Effect, Failure, FailureKind, Grant, Hint, HintSink, InspectQuery, Inspection,
-    KeepAlive, LeaseName, Opened, Owner, Released, SessionId, Version,
+    Acquired, Backend, Capabilities, Effect, Failure, FailureKind, Grant, Hint, HintSink, InspectQuery,
+    Inspection, KeepAlive, LeaseName, Opened, Owner, Released, SessionId, Version,
 };
 
 use crate::Store;
@@ -112,11 +112,21 @@ impl Backend for MemoryBackend {
         Ok(self.with_store(|store, now| store.keep_alive(now, session, known)))
     }
 
-    async fn acquire(&self, session: SessionId, names: &[LeaseName], _limit: Duration) -> Result<Acquired, Failure> {
+    async fn acquire(
+        &self,
+        session: SessionId,
+        names: &[LeaseName],
+        _limit: Duration,
+    ) -> Result<Acquired, Failure> {
         Ok(self.with_store(|store, now| store.acquire(now, session, names)))
     }
 
-    async fn release(&self, session: SessionId, grants: &[Grant], _limit: Duration) -> Result<Released, Failure> {
+    async fn release(
+        &self,
+        session: SessionId,
+        grants: &[Grant],
+        _limit: Duration,
+    ) -> Result<Released, Failure> {
         Ok(self.with_store(|store, now| store.release(now, session, grants)))
     }
 

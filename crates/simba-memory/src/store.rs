@@ -13,8 +13,8 @@ use std::{
 };
 
 use simba_backend::{
-    Acquired, FencingToken, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName, LeaseRecord,
-    Opened, Outcome, Owned, Owner, Released, SessionId, Version, VersionStep,
+    Acquired, FencingToken, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName,
+    LeaseRecord, Opened, Outcome, Owned, Owner, Released, SessionId, Version, VersionStep,
 };
 
 use crate::planted::planted;
@@ -102,7 +102,9 @@ impl Store {
         let owned = if known == Some(version) {
             Owned::Unchanged
         } else {
-            let grant = |name: &LeaseName| self.leases.get(name).map(|l| Grant { name: name.clone(), token: l.token });
+            let grant = |name: &LeaseName| {
+                self.leases.get(name).map(|l| Grant { name: name.clone(), token: l.token })
+            };
             Owned::Listed { version, leases: record.owned.iter().filter_map(grant).collect() }
         };
         KeepAlive::Alive { remaining: self.rounded(lease), owned }
@@ -131,7 +133,9 @@ impl Store {
                 }
                 token.next()
             }
-            Some((Some(owner), token)) if self.live(now, owner) => return Outcome::Held(self.held(now, owner, token)),
+            Some((Some(owner), token)) if self.live(now, owner) => {
+                return Outcome::Held(self.held(now, owner, token));
+            }
             Some((owner, token)) => {
                 let taken = owner.is_some() && planted!(self, M26TokenNotBumped);
                 if taken { Some(token) } else { token.next() }
@@ -197,7 +201,8 @@ impl Store {
             .range::<str, _>((from, Bound::Unbounded))
             .filter(|(name, _)| name.as_str().starts_with(&query.prefix));
         let limit = query.limit.max(1) as usize;
-        let leases = matching.by_ref().take(limit).map(|(name, lease)| self.record(now, name, lease)).collect();
+        let leases =
+            matching.by_ref().take(limit).map(|(name, lease)| self.record(now, name, lease)).collect();
         Inspection { leases, more: matching.next().is_some() }
     }
 
@@ -271,7 +276,8 @@ impl Store {
 impl Store {
     /// Ends every session that is over at `now`, as a store's own clean-up does.
     pub fn reap(&mut self, now: u64) {
-        let over: Vec<_> = self.sessions.iter().filter(|(_, s)| s.expires_at <= now).map(|(id, _)| *id).collect();
+        let over: Vec<_> =
+            self.sessions.iter().filter(|(_, s)| s.expires_at <= now).map(|(id, _)| *id).collect();
         for session in over {
             self.end(session);
         }
