@@ -88,6 +88,8 @@ struct Side {
     election: Option<ElectionId>,
     terms: Vec<Term>,
     overslept: bool,
+    /// The last attempt that was sent: only its answer may be adopted.
+    attempt: Option<CallId>,
 }
 
 struct State {
@@ -103,6 +105,8 @@ struct State {
     deviations: u64,
     commands: u64,
     ticks: u64,
+    /// The answer that is being handled.
+    answering: Option<CallId>,
     fault: Option<String>,
 }
 
@@ -129,7 +133,7 @@ impl State {
             if let Some(Bug::Engine(bug)) = bug {
                 engine.plant(bug);
             }
-            Side { engine, election: None, terms: Vec::new(), overslept: false }
+            Side { engine, election: None, terms: Vec::new(), overslept: false, attempt: None }
         };
         let owner = Arc::new(Owner { node: NodeLabel::sanitized("sim"), pid: 1, version: String::new() });
         let mut state = Self {
@@ -145,6 +149,7 @@ impl State {
             deviations: bounds.deviations,
             commands: bounds.commands,
             ticks: bounds.ticks,
+            answering: None,
             fault: None,
         };
         // Both have a session at the very beginning, and both contend.
@@ -179,7 +184,10 @@ impl State {
         while let Some(output) = self.sides[node].engine.poll_output() {
             match output {
                 Output::Call { id, request, .. } => {
-                    self.messages.push(Message::Request(node, id, Rc::new(request)))
+                    if matches!(request, Request::Acquire { .. }) {
+                        self.sides[node].attempt = Some(id);
+                    }
+                    self.messages.push(Message::Request(node, id, Rc::new(request)));
                 }
                 Output::Elected { term, .. } => self.elected(node, term),
                 Output::Ended { .. }
@@ -196,6 +204,9 @@ impl State {
         let token = term.token().get();
         if token <= self.greatest {
             self.fault = Some(format!("token {token} was adopted after {}", self.greatest));
+        }
+        if self.answering.is_none() || self.answering != self.sides[node].attempt {
+            self.fault = Some(format!("token {token} was adopted from an attempt that was given up"));
         }
         self.greatest = token;
         self.sides[node].terms.push(term);
@@ -222,7 +233,9 @@ impl State {
     fn arrive(&mut self, message: Message) {
         match message {
             Message::Reply(node, id, reply) => {
-                self.turn(node, |engine, now| engine.handle_reply(now, id, Ok(reply)))
+                self.answering = Some(id);
+                self.turn(node, |engine, now| engine.handle_reply(now, id, Ok(reply)));
+                self.answering = None;
             }
             Message::Request(node, id, request) => {
                 let reply = self.carry_out(&request);
@@ -264,17 +277,14 @@ impl State {
         let mut steps = Vec::new();
         let due = (0..2).find(|&node| self.is_due(node) && !self.sides[node].overslept);
         steps.extend((0..self.held.len()).map(Step::Bring));
-        if self.commands > 0 {
-            for node in 0..2 {
-                if self.sides[node].election.is_some() && !self.sides[node].terms.is_empty() {
-                    steps.push(Step::Stop(node));
-                    steps.push(Step::StepDown(node));
-                }
+        // The nodes are alike, so one of them has an application that acts, whenever nothing else is to be done.
+        if self.messages.is_empty() && due.is_none() {
+            if self.commands > 0 && !self.sides[0].terms.is_empty() {
+                steps.push(Step::Stop(0));
+                steps.push(Step::StepDown(0));
             }
-        }
-        for node in 0..2 {
-            if self.sides[node].election.is_none() && self.sides[node].engine.election_count() == 0 {
-                steps.push(Step::Start(node));
+            if self.sides[0].election.is_none() && self.sides[0].engine.election_count() == 0 {
+                steps.push(Step::Start(0));
             }
         }
         if !self.messages.is_empty() {

@@ -67,7 +67,6 @@ pub(crate) struct Node {
 #[derive(Debug)]
 pub(crate) struct Delivered {
     pub(crate) term: Term,
-    pub(crate) name: usize,
     /// The executor refused; nobody was told, nothing runs.
     pub(crate) refused: bool,
     pub(crate) running: bool,

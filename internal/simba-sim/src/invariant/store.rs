@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use simba_backend::{
-    Acquired, FencingToken, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep,
+    Acquired, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep,
 };
 use simba_core::{Reply, Request};
 use simba_memory::Store;
@@ -37,7 +37,6 @@ struct Known {
 pub(crate) struct Granted {
     pub(crate) name: usize,
     pub(crate) session: SessionId,
-    pub(crate) token: FencingToken,
 }
 
 impl StoreModel {
@@ -307,7 +306,7 @@ impl StoreModel {
                         if let Some(known) = self.sessions.get_mut(&session) {
                             known.version += 1;
                         }
-                        granted.push(Granted { name: index, session, token: *told });
+                        granted.push(Granted { name: index, session });
                     }
                 }
                 Outcome::Held(held) => {

@@ -21,6 +21,8 @@ pub(crate) struct Election {
     silent: bool,
     /// Until when nothing may be tried, whatever the state.
     pub(crate) cool_until: u64,
+    /// The last two attempts that came sooner than a candidate tries by itself.
+    early: [Option<u64>; 2],
 }
 
 /// A term that is held.
@@ -99,6 +101,7 @@ impl Ledger {
             running: false,
             silent: false,
             cool_until: 0,
+            early: [None; 2],
         });
     }
 
@@ -235,6 +238,7 @@ impl Ledger {
         if !self.is_current(session) {
             return Err(("I22", format!("an acquire in session {session}, which is not the present one")));
         }
+        let (jitter, spread) = (nanos(self.timing.retry_jitter()), nanos(self.timing.spread()));
         for name in names.iter() {
             let index = self.index(name);
             let Some(election) = self.elections.get_mut(index).and_then(Option::as_mut) else {
@@ -249,6 +253,15 @@ impl Ledger {
             }
             if !matches!(election.state, State::Idle { .. }) {
                 return Err(("I24", format!("an acquire of {name:?} in state {:?}", election.state)));
+            }
+            if let State::Idle { try_by: Some(by) } = election.state
+                && self.now.saturating_add(jitter) < by
+            {
+                let before_last = election.early[0];
+                if before_last.is_some_and(|before| self.now - before < spread) {
+                    return Err(("I55", format!("{name:?} is tried a third time within a spread, by hints alone")));
+                }
+                election.early = [election.early[1], Some(self.now)];
             }
             election.state = State::Attempt(id);
         }

@@ -18,7 +18,7 @@ impl World {
         let refused = !self.healed && self.rng.chance(self.options.refused);
         let work = self.oracle.ledger(node).and_then(|l| l.elections[name].as_ref()).is_some_and(|e| e.work);
         let running = work && !refused;
-        self.nodes[node].terms.insert(id, Delivered { term: term.clone(), name, refused, running });
+        self.nodes[node].terms.insert(id, Delivered { term: term.clone(), refused, running });
         if refused {
             let after = self.rng.below(5_000_000);
             self.plan(after, Event::Refuse { node, boot, term: id });
