@@ -135,6 +135,7 @@ mod driver;
 mod election;
 mod error;
 mod events;
+mod fence;
 mod inspect;
 mod lead;
 mod listener;
@@ -151,6 +152,7 @@ pub use client::{Simba, Snapshot};
 pub use election::{Election, ElectionBuilder, Leadership, LeadershipWatch, TermEvent, Terms};
 pub use error::{Error, LeadError, TermExpired};
 pub use events::{Event, Events};
+pub use fence::{FencedCell, Stale};
 pub use inspect::Inspector;
 pub use listener::Listener;
 #[cfg(feature = "planted")]
