@@ -72,7 +72,7 @@ fn everything(report: &mut Report) {
     report.run("tests", cargo(&all));
     loom(report);
     planted(report);
-    report.run("simulation", simulator(vec!["run".into(), "--seconds".into(), "40".into()]));
+    report.run("simulation", simulator(vec!["run".into(), "--hours".into(), "2000".into()]));
     docs(report);
 }
 
