@@ -27,7 +27,7 @@ usage: simba-sim COMMAND
       every world that was ever red: green now, and red again with its planted bug.
   shrink SEED [--plant BUG] [--options 'options = { .. }']
       the same violation in a smaller world.
-  explore [--ticks N] [--deviations N] [--plant BUG]
+  explore [--ticks N] [--lease TICKS] [--deviations N] [--commands N] [--plant BUG]
       every short history of two real engines and one name.
 
 Hours and minutes are simulated time.
@@ -323,11 +323,13 @@ fn cmd_shrink(rest: &[&str]) -> Result<bool, String> {
 }
 
 fn cmd_explore(rest: &[&str]) -> Result<bool, String> {
-    let arguments = Arguments::parse(rest, &["--ticks", "--deviations", "--plant"], &[])?;
+    let arguments = Arguments::parse(rest, &["--ticks", "--lease", "--deviations", "--commands", "--plant"], &[])?;
     let plain = Bounds::default();
     let bounds = Bounds {
         ticks: arguments.number("--ticks")?.unwrap_or(plain.ticks),
+        lease: arguments.number("--lease")?.and_then(|n| u32::try_from(n).ok()).unwrap_or(plain.lease),
         deviations: arguments.number("--deviations")?.unwrap_or(plain.deviations),
+        commands: arguments.number("--commands")?.unwrap_or(plain.commands),
         ..plain
     };
     let explored = explore(bounds, arguments.bug()?);

@@ -28,8 +28,10 @@ const TICK: u64 = 1_000_000_000;
 /// How far histories go.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Time steps; a lease lasts three.
+    /// Time steps; keep-alives go out at each.
     pub ticks: u64,
+    /// How many of them a lease lasts, at least two.
+    pub lease: u32,
     /// Messages held back and wake-ups missed, together.
     pub deviations: u64,
     /// Stops and step-downs.
@@ -40,7 +42,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { ticks: 6, deviations: 2, commands: 1, states: 5_000_000 }
+        Self { ticks: 6, lease: 3, deviations: 2, commands: 1, states: 5_000_000 }
     }
 }
 
@@ -114,7 +116,7 @@ impl State {
     fn new(bounds: &Bounds, bug: Option<Bug>) -> Option<Self> {
         let second = Duration::from_secs(1);
         let timing = Timing::builder()
-            .lease(3 * second)
+            .lease(bounds.lease * second)
             .renew(second)
             .drift(Drift::ZERO)
             .margin(Duration::ZERO)

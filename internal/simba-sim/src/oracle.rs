@@ -279,6 +279,9 @@ impl Oracle {
         }
         let Some(watch) = &mut self.nodes[node] else { return };
         watch.pairing.end();
+        if std::mem::take(&mut watch.ledger.shorter_promise) {
+            self.reach.hit(Point::ShorterPromise);
+        }
         if std::mem::take(&mut watch.ledger.same_token_twice) {
             self.reach.hit(Point::SameTokenTwice);
         }
@@ -289,6 +292,10 @@ impl Oracle {
         }
         if result.is_ok() && !cfg!(debug_assertions) {
             result = engine.check().map_err(|text| ("check", text));
+        }
+        if !watch.ledger.due.over.is_empty() {
+            // The session is over, by the store's word or by its newest promise: nothing is held any more.
+            self.exclusive.unguard(node);
         }
         for election in watch.ledger.elections.iter().flatten() {
             if let State::Handover(handover) = &election.state

@@ -18,6 +18,8 @@ macro_rules! reach {
 reach! {
     /// A keep-alive said "alive" within a hundredth of the validity after the deadline.
     ReplyJustAfterDeadline,
+    /// A keep-alive brought the deadline nearer.
+    ShorterPromise,
     /// Two answers brought the same token of one session.
     SameTokenTwice,
     /// A release reached the store after its name had a newer token.

@@ -48,13 +48,14 @@ fn smaller(options: &Options, violation: &Violation) -> Vec<Options> {
     }
     offer(&|o| o.nodes = (o.nodes - 1).max(1));
     offer(&|o| o.names = (o.names - 1).max(1));
-    let simple: [&dyn Fn(&mut Options); 18] = [
+    let simple: [&dyn Fn(&mut Options); 19] = [
         &|o| o.broken = 0,
         &|o| o.regime = 0,
         &|o| o.twice = 0,
         &|o| o.lost_out = 0,
         &|o| o.lost_back = 0,
         &|o| o.tail = 0,
+        &|o| o.humble = 0,
         &|o| o.refused = 0,
         &|o| o.writes = 0,
         &|o| o.work = 0,

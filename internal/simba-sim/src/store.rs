@@ -34,6 +34,8 @@ pub(crate) struct SimStore {
     offset: u64,
     granularity: u64,
     cap: Option<Duration>,
+    /// Keep-alives of a thousand that are told less than the truth, as the contract allows.
+    pub(crate) humble: u64,
     ids: Rng,
     owner: Arc<Owner>,
 }
@@ -50,6 +52,7 @@ impl SimStore {
             offset: 1 << 50,
             granularity: options.granularity,
             cap: (options.cap_ms > 0).then(|| Duration::from_millis(options.cap_ms)),
+            humble: options.humble,
             ids,
             owner: Arc::new(owner),
         }
@@ -86,7 +89,10 @@ impl SimStore {
             Request::KeepAlive { session, known } => {
                 Reply::KeepAlive(match self.store.keep_alive(now, *session, *known) {
                     KeepAlive::Alive { remaining, owned } => {
-                        KeepAlive::Alive { remaining: remaining.saturating_sub(lost), owned }
+                        let truth = remaining.saturating_sub(lost);
+                        let less = if self.ids.chance(self.humble) { self.ids.below(900) } else { 0 };
+                        let less = truth / 1_000 * u32::try_from(less).unwrap_or(0);
+                        KeepAlive::Alive { remaining: truth.saturating_sub(less), owned }
                     }
                     KeepAlive::Expired => KeepAlive::Expired,
                 })

@@ -78,6 +78,8 @@ options! {
     granularity,
     /// The longest lease that the store grants; 0 for any.
     cap_ms,
+    /// Keep-alives of a thousand that the store answers with less time than it will wait.
+    humble,
     /// What breaks the assumptions; see `Regime`.
     regime,
     /// The kinds of faults that happen; a bit each, see `Fault`.
@@ -229,6 +231,7 @@ impl Options {
             hints_lost: rng.pick(&[0, 100, 1_000]),
             granularity: rng.pick(&[1, 1, 1_000, 1_000_000, 1_000_000_000]),
             cap_ms: if rng.chance(150) { lease_ms / rng.pick(&[2, 3]) } else { 0 },
+            humble: rng.pick(&[0, 0, 0, 50, 300]),
             regime,
             faults,
             fault_ms: lease_ms * rng.pick(&[500, 1_000, 3_000, 10_000]) / 1_000,

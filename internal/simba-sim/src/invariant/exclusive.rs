@@ -131,6 +131,13 @@ impl Exclusive {
         }
     }
 
+    /// Nothing of this node is held any more.
+    pub(crate) fn unguard(&mut self, node: usize) {
+        for adopted in self.by_name.iter_mut().flatten().filter(|t| t.node == node) {
+            adopted.guarded_until = None;
+        }
+    }
+
     /// A process died: nobody is left who could read its terms.
     pub(crate) fn died(&mut self, node: usize) {
         for list in &mut self.by_name {

@@ -3,9 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use simba_backend::{
-    Acquired, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep,
-};
+use simba_backend::{Acquired, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep};
 use simba_core::{Reply, Request};
 use simba_memory::Store;
 

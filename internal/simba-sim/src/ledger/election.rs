@@ -259,7 +259,10 @@ impl Ledger {
             {
                 let before_last = election.early[0];
                 if before_last.is_some_and(|before| self.now - before < spread) {
-                    return Err(("I55", format!("{name:?} is tried a third time within a spread, by hints alone")));
+                    return Err((
+                        "I55",
+                        format!("{name:?} is tried a third time within a spread, by hints alone"),
+                    ));
                 }
                 election.early = [election.early[1], Some(self.now)];
             }

@@ -98,6 +98,7 @@ pub(crate) struct Ledger {
     pub(crate) cells: BTreeMap<TermId, SessionId>,
     last_won: Vec<Option<(SessionId, FencingToken)>>,
     pub(crate) same_token_twice: bool,
+    pub(crate) shorter_promise: bool,
     pub(crate) due: Effects,
     pub(crate) seen: Effects,
 }
@@ -126,6 +127,7 @@ impl Ledger {
             cells: BTreeMap::new(),
             last_won: vec![None; count],
             same_token_twice: false,
+            shorter_promise: false,
             due: Effects::default(),
             seen: Effects::default(),
         }

@@ -163,6 +163,7 @@ impl Ledger {
                 live.keep_alive = None;
                 live.suspended = false;
                 // The newest promise counts, also a shorter one; what it leaves no period for is renewed half-way.
+                self.shorter_promise |= to < live.deadline;
                 live.deadline = to;
                 let half = now + (to.saturating_sub(now) / 2).max(nanos(self.timing.min_backoff()));
                 let periodic = sent + live.period;

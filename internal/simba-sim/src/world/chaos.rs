@@ -305,6 +305,7 @@ impl World {
     pub(crate) fn end_faults(&mut self) {
         self.enabled.clear();
         self.slow_network = 0;
+        self.store.humble = 0;
         let hangs_until = self.store.mood.hangs_until;
         self.store.mood = crate::store::Mood { hangs_until, ..crate::store::Mood::default() };
         for node in 0..self.nodes.len() {
