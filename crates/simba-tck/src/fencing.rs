@@ -89,6 +89,7 @@ const CASES: &[Case] = &[
     },
     Case { name: "large_tokens_are_kept_apart", body: large_tokens_are_kept_apart },
     Case { name: "check_and_write_are_one_step", body: check_and_write_are_one_step },
+    Case { name: "an_accepted_write_is_never_undone", body: an_accepted_write_is_never_undone },
 ];
 
 /// Runs every case, as the `main` of a test with `harness = false`. Each case gets a fresh resource.
@@ -210,4 +211,51 @@ fn check_and_write_are_one_step(resource: Resource) -> Verdict {
         );
     }
     Ok(())
+}
+
+/// Eight writers that go on, their rising tokens between each other's. Each value is its token, so that every look
+/// tells whose write it sees: none may be of a lower token than one that was accepted before.
+fn an_accepted_write_is_never_undone(resource: Resource) -> Verdict {
+    const WRITERS: u64 = 8;
+    const TURNS: u64 = 60;
+    let barrier = Arc::new(Barrier::new(usize::try_from(WRITERS).unwrap_or(8)));
+    let writers: Vec<_> = (1..=WRITERS)
+        .map(|n| {
+            let (resource, barrier) = (Arc::clone(&resource), Arc::clone(&barrier));
+            thread::spawn(move || {
+                barrier.wait();
+                (0..TURNS).try_fold(0, |seen, turn| write_and_look(&resource, turn * WRITERS + n, seen))
+            })
+        })
+        .collect();
+    for writer in writers {
+        writer.join().map_err(|_| "a writer panicked".to_owned())??;
+    }
+    let highest = TURNS * WRITERS;
+    let present = number(&resource)?;
+    ensure!(present == highest, "all are done, and the value is that of token {present}, not of {highest}");
+    refused(&resource, highest - 1)
+}
+
+fn write_and_look(resource: &Resource, mine: u64, seen: u64) -> Result<u64, String> {
+    let written = resource.write(token(mine), &mine.to_string())?;
+    let after = number(resource)?;
+    match written {
+        Written::Accepted => {
+            ensure!(after >= mine, "token {mine} was accepted, and then the value is that of token {after}");
+        }
+        Written::Refused => {
+            ensure!(
+                after > mine,
+                "token {mine} was refused, and the value is that of the lower token {after}"
+            );
+        }
+    }
+    ensure!(after >= seen, "the value went back from that of token {seen} to that of token {after}");
+    Ok(after)
+}
+
+fn number(resource: &Resource) -> Result<u64, String> {
+    let text = resource.read()?.unwrap_or_default();
+    text.parse().map_err(|_| format!("the value is {text:?}, which nobody has written"))
 }

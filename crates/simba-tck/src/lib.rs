@@ -63,7 +63,7 @@ pub fn failed(judged: &[Judged]) -> Vec<&'static str> {
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {
-    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build();
+    let built = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     built.map_err(|error| format!("no runtime can be started: {error}"))
 }
 

@@ -42,6 +42,10 @@ impl simba_tck::backend::Store for Memory {
         true
     }
 
+    fn exact(&self) -> bool {
+        true
+    }
+
     fn tamper_free(&self, name: &LeaseName) -> bool {
         self.store.with_store(|store, _| store.tamper_free(name));
         true

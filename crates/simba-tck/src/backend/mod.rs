@@ -1,19 +1,23 @@
 //! The conformance suite for backends.
 
+mod batches;
+mod calls;
+mod instants;
 mod leases;
 mod people;
 mod races;
 mod sessions;
+mod text;
 mod versions;
 
 use std::{future::Future, pin::Pin, process::ExitCode, sync::Arc, time::Duration};
 
 use simba_backend::{
-    Acquired, Capabilities, DynBackend, FencingToken, Grant, Held, KeepAlive, LeaseName, NodeLabel, Outcome,
-    Owned, Owner, Released, SessionId, Version,
+    Acquired, DynBackend, FencingToken, Grant, Held, KeepAlive, LeaseName, NodeLabel, Outcome, Owned, Owner,
+    Released, SessionId, Version, VersionStep,
 };
 
-use crate::{Judged, Verdict, conclude, runtime};
+use crate::{Judged, Verdict, conclude, ensure, runtime};
 
 /// A fresh, empty store, as a backend's author hands it to the suite. Each case gets one of its own.
 pub trait Store: Send + Sync {
@@ -34,6 +38,17 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Whether the store's clock stands still but for [`advance`](Self::advance), which moves it by exactly as much.
+    /// By default it does not, and cases that hang on one instant are left out.
+    fn exact(&self) -> bool {
+        false
+    }
+
+    /// Makes every call wait until the answer is dropped, as a lock does that somebody else has; `None` if it cannot.
+    fn hold(&self) -> Option<Box<dyn Send>> {
+        None
+    }
+
     /// Frees a lease by hand, past the contract, as a person does at the store's own prompt; answers whether it can.
     fn tamper_free(&self, name: &LeaseName) -> bool {
         let _ = name;
@@ -50,12 +65,12 @@ type Body = fn(Shared) -> Pin<Box<dyn Future<Output = Verdict> + Send>>;
 pub(crate) struct Case {
     name: &'static str,
     clause: &'static str,
-    /// Whether the case concerns a backend of these capabilities.
-    concerns: fn(Capabilities) -> bool,
+    /// Whether the case concerns a store: by what it claims, and by what its test can do to it.
+    concerns: fn(&dyn Store) -> bool,
     body: Body,
 }
 
-/// A case that concerns every backend.
+/// A case that concerns every backend, or those of a capability, or those whose test can do what is needed.
 macro_rules! case {
     ($clause:literal, $name:ident) => {
         $crate::backend::Case {
@@ -66,16 +81,42 @@ macro_rules! case {
         }
     };
     ($clause:literal, $name:ident, if $capability:ident) => {
-        $crate::backend::Case { concerns: |can| can.$capability, ..case!($clause, $name) }
+        $crate::backend::Case {
+            concerns: |store| store.handle().capabilities().$capability,
+            ..case!($clause, $name)
+        }
+    };
+    ($clause:literal, $name:ident, where $able:expr) => {
+        $crate::backend::Case { concerns: $able, ..case!($clause, $name) }
     };
 }
 pub(crate) use case;
 
+/// Can its test start it anew?
+pub(crate) fn reopens(store: &dyn Store) -> bool {
+    store.reopen()
+}
+
+/// Can its test set the clock back?
+pub(crate) fn steps_back(store: &dyn Store) -> bool {
+    store.step_back(Duration::ZERO)
+}
+
 fn cases() -> Vec<Case> {
-    [sessions::cases(), leases::cases(), versions::cases(), races::cases(), people::cases()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        sessions::cases(),
+        instants::cases(),
+        leases::cases(),
+        batches::cases(),
+        versions::cases(),
+        races::cases(),
+        calls::cases(),
+        text::cases(),
+        people::cases(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// The names of all cases, in their order.
@@ -97,26 +138,39 @@ fn run_one(case: &Case, store: Box<dyn Store>) -> Verdict {
     })
 }
 
-/// Runs every case that concerns the backend, as the `main` of a test with `harness = false`.
+/// The cases that concern the store, and the others.
+fn parted(make: &impl Fn() -> Box<dyn Store>) -> (Vec<Case>, Vec<Case>) {
+    cases().into_iter().partition(|case| (case.concerns)(&*make()))
+}
+
+/// Runs every case that concerns the backend, as the `main` of a test with `harness = false`. The others are no
+/// tests of it: they are listed on the error output.
 pub fn run(make: impl Fn() -> Box<dyn Store> + Clone + Send + 'static) -> ExitCode {
-    let can = make().handle().capabilities();
+    let (concerned, others) = parted(&make);
+    for case in others {
+        eprintln!("left out: {}: the store does not claim it, or its test cannot bring it about", case.name);
+    }
     let trial = |case: Case| {
         let make = make.clone();
-        if (case.concerns)(can) {
-            libtest_mimic::Trial::test(case.name, move || run_one(&case, make()).map_err(Into::into))
-        } else {
-            // Named, and plainly not run: the capability is not claimed.
-            libtest_mimic::Trial::test(format!("{}: left out, not claimed", case.name), || Ok(()))
-        }
+        libtest_mimic::Trial::test(case.name, move || run_one(&case, make()).map_err(Into::into))
     };
-    conclude(cases().into_iter().map(trial).collect())
+    conclude(concerned.into_iter().map(trial).collect())
 }
 
 /// Runs every case that concerns the backend, and answers what each found; for showing that a bug is caught.
 pub fn judge(make: impl Fn() -> Box<dyn Store>) -> Vec<Judged> {
-    let can = make().handle().capabilities();
-    let concerned = cases().into_iter().filter(|case| (case.concerns)(can));
+    judge_only(make, |_| true)
+}
+
+/// Runs those of the cases that concern the backend whose name `wanted` takes.
+pub fn judge_only(make: impl Fn() -> Box<dyn Store>, wanted: impl Fn(&str) -> bool) -> Vec<Judged> {
+    let concerned = parted(&make).0.into_iter().filter(|case| wanted(case.name));
     concerned.map(|case| Judged { name: case.name, verdict: run_one(&case, make()) }).collect()
+}
+
+/// The names of the cases that do not concern the backend.
+pub fn left_out(make: impl Fn() -> Box<dyn Store>) -> Vec<&'static str> {
+    parted(&make).1.iter().map(|case| case.name).collect()
 }
 
 impl std::fmt::Debug for Case {
@@ -139,6 +193,7 @@ pub(crate) fn name(text: &str) -> LeaseName {
 }
 
 /// A session of its own connection.
+#[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) store: Arc<dyn DynBackend>,
     pub(crate) session: SessionId,
@@ -153,6 +208,47 @@ impl Node {
         let handle = store.handle();
         let opened = handle.open(lease, &owner(label), LIMIT).await.map_err(|e| format!("open: {e}"))?;
         Ok(Self { store: handle, session: opened.session })
+    }
+
+    /// Another session on the same connection.
+    pub(crate) async fn again(&self, lease: Duration) -> Result<Self, String> {
+        let opened =
+            self.store.open(lease, &owner("again"), LIMIT).await.map_err(|e| format!("open: {e}"))?;
+        Ok(Self { store: Arc::clone(&self.store), session: opened.session })
+    }
+
+    /// Acquires all of them; each has to be free or ours.
+    pub(crate) async fn win_all(&self, names: &[LeaseName]) -> Result<Vec<FencingToken>, String> {
+        let (_, outcomes) = self.judged(names).await?;
+        let token = |(name, outcome)| match outcome {
+            Outcome::Won { token } => Ok(token),
+            Outcome::Held(held) => Err(format!("{name} should be free, and is held: {held:?}")),
+        };
+        names.iter().zip(outcomes).map(token).collect()
+    }
+
+    /// The step and the outcomes; the session has to live.
+    pub(crate) async fn judged(&self, names: &[LeaseName]) -> Result<(VersionStep, Vec<Outcome>), String> {
+        match self.acquire_all(names).await? {
+            Acquired::Judged { step, outcomes } if outcomes.len() == names.len() => Ok((step, outcomes)),
+            other => Err(format!("{} outcomes were expected, not {other:?}", names.len())),
+        }
+    }
+
+    /// Releases all of them; the session has to live. Answers by how much its version rose.
+    pub(crate) async fn release_all(&self, grants: &[Grant]) -> Result<u64, String> {
+        let released = self.store.release(self.session, grants, LIMIT).await;
+        let step = released.map_err(|e| format!("release: {e}"))?.step.ok_or("the session lives")?;
+        step.after.0.checked_sub(step.before.0).ok_or(format!("the version fell: {step:?}"))
+    }
+
+    /// Fails unless the session is over for a keep-alive and for an acquire.
+    pub(crate) async fn is_over(&self, why: &str) -> Verdict {
+        let kept = self.keep_alive(None).await?;
+        ensure!(kept == KeepAlive::Expired, "{why}: a keep-alive is answered {kept:?}");
+        let got = self.acquire_all(&[name("over")]).await?;
+        ensure!(got == Acquired::Expired, "{why}: an acquire is answered {got:?}");
+        Ok(())
     }
 
     pub(crate) async fn acquire_all(&self, names: &[LeaseName]) -> Result<Acquired, String> {

@@ -64,6 +64,7 @@ async fn inspect_gives_pages(store: Shared) -> Verdict {
         let page = inspect(&store, "job-", after.as_deref(), 10).await?;
         ensure!(page.leases.len() <= 10, "{} records for a limit of 10", page.leases.len());
         seen.extend(page.leases.iter().map(|l| l.name.clone()));
+        ensure!(seen.len() <= names.len(), "the pages hold more than there is: {} of 25", seen.len());
         if !page.more {
             break;
         }
