@@ -36,7 +36,8 @@
 //! # Limits
 //! A process that is frozen is killed all the same, but one in an uninterruptible wait in the kernel dies only when
 //! that ends. A machine that is suspended suspends the command too; on waking it runs for the fraction of a second
-//! until the guard looks at the clock. What a command told other machines to do is not undone.
+//! until the guard looks at the clock. Should keeper and guard be killed in the same instant, the command dies with
+//! them, and a grandchild that has made itself a daemon lives on. What a command told other machines to do is not undone.
 
 mod exec;
 mod handle;
