@@ -92,6 +92,12 @@ const CASES: &[Case] = &[
     Case { name: "an_accepted_write_is_never_undone", body: an_accepted_write_is_never_undone },
 ];
 
+/// The names of all cases, in their order.
+#[must_use]
+pub fn names() -> Vec<&'static str> {
+    CASES.iter().map(|case| case.name).collect()
+}
+
 /// Runs every case, as the `main` of a test with `harness = false`. Each case gets a fresh resource.
 pub fn run(make: impl Fn() -> Box<dyn FencedResource> + Clone + Send + 'static) -> ExitCode {
     let trial = |case: &'static Case| {
@@ -217,7 +223,7 @@ fn check_and_write_are_one_step(resource: Resource) -> Verdict {
 /// tells whose write it sees: none may be of a lower token than one that was accepted before.
 fn an_accepted_write_is_never_undone(resource: Resource) -> Verdict {
     const WRITERS: u64 = 8;
-    const TURNS: u64 = 60;
+    const TURNS: u64 = 200;
     let barrier = Arc::new(Barrier::new(usize::try_from(WRITERS).unwrap_or(8)));
     let writers: Vec<_> = (1..=WRITERS)
         .map(|n| {

@@ -11,7 +11,7 @@ use std::{
 use simba_backend::FencingToken;
 use simba_tck::{
     failed,
-    fencing::{FencedResource, Written, judge},
+    fencing::{FencedResource, Written, judge, names},
 };
 
 /// The resource, and the mistake in it.
@@ -31,6 +31,9 @@ enum Mistake {
     HighestFalls,
     IdenticalRefused,
     WritesThenRefuses,
+    FirstRefused,
+    AsText,
+    In32Bits,
 }
 
 impl FencedResource for Resource {
@@ -51,6 +54,9 @@ impl FencedResource for Resource {
             Mistake::ThroughFloat => (token as f64) < (state.0 as f64),
             Mistake::LowerAccepted => false,
             Mistake::IdenticalRefused => token < state.0 || state.1.as_deref() == Some(value),
+            Mistake::FirstRefused => state.1.is_none() && state.0 == 0,
+            Mistake::AsText => token.to_string() < state.0.to_string(),
+            Mistake::In32Bits => token % (1 << 32) < state.0 % (1 << 32),
             _ => token < state.0,
         };
         if stale {
@@ -59,6 +65,9 @@ impl FencedResource for Resource {
             }
             if self.mistake == Mistake::WritesThenRefuses {
                 state.1 = Some(value.to_owned());
+            }
+            if self.mistake == Mistake::FirstRefused {
+                state.0 = 1;
             }
             return Ok(Written::Refused);
         }
@@ -82,15 +91,23 @@ fn a_right_resource_passes() {
 
 #[test]
 fn each_mistake_is_caught_by_its_case() {
-    for (mistake, case) in [
+    let table = [
+        (Mistake::FirstRefused, "the_first_write_is_accepted"),
+        (Mistake::AsText, "a_higher_token_is_accepted"),
         (Mistake::EqualRefused, "an_equal_token_is_accepted"),
-        (Mistake::ReadThenWrite, "check_and_write_are_one_step"),
-        (Mistake::ThroughFloat, "large_tokens_are_kept_apart"),
-        (Mistake::LowerAccepted, "a_lower_token_is_refused_and_changes_nothing"),
-        (Mistake::HighestFalls, "a_refusal_does_not_lower_what_is_remembered"),
         (Mistake::IdenticalRefused, "an_equal_token_with_an_identical_value_is_accepted"),
+        (Mistake::LowerAccepted, "a_lower_token_is_refused_and_changes_nothing"),
         (Mistake::WritesThenRefuses, "a_lower_token_is_refused_and_changes_nothing"),
-    ] {
+        (Mistake::HighestFalls, "a_refusal_does_not_lower_what_is_remembered"),
+        (Mistake::ThroughFloat, "large_tokens_are_kept_apart"),
+        (Mistake::In32Bits, "large_tokens_are_kept_apart"),
+        (Mistake::ReadThenWrite, "check_and_write_are_one_step"),
+        (Mistake::ReadThenWrite, "an_accepted_write_is_never_undone"),
+    ];
+    for name in names() {
+        assert!(table.iter().any(|(_, case)| *case == name), "no mistake in the table is for {name}");
+    }
+    for (mistake, case) in table {
         let found = faults(mistake);
         assert!(found.contains(&case), "{case} is not among {found:?}");
     }
