@@ -68,10 +68,7 @@ pub fn command(arguments: &[String]) -> ExitCode {
     }
 }
 
-#[expect(
-    clippy::print_stdout,
-    reason = "the command's output; a reader that has gone away is no fault of ours"
-)]
+/// A line of output; a reader that has gone away ends the command.
 fn say(line: &str) {
     use std::io::Write as _;
     if writeln!(std::io::stdout().lock(), "{line}").is_err() {
@@ -323,7 +320,8 @@ fn cmd_shrink(rest: &[&str]) -> Result<bool, String> {
 }
 
 fn cmd_explore(rest: &[&str]) -> Result<bool, String> {
-    let arguments = Arguments::parse(rest, &["--ticks", "--lease", "--deviations", "--commands", "--plant"], &[])?;
+    let arguments =
+        Arguments::parse(rest, &["--ticks", "--lease", "--deviations", "--commands", "--plant"], &[])?;
     let plain = Bounds::default();
     let bounds = Bounds {
         ticks: arguments.number("--ticks")?.unwrap_or(plain.ticks),

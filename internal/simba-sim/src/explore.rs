@@ -74,7 +74,7 @@ enum Step {
     /// The node's wake-up is late by a tick.
     Oversleep(usize),
     Stop(usize),
-    StepDown(usize),
+    GiveUp(usize),
     Start(usize),
     Tick,
 }
@@ -283,7 +283,7 @@ impl State {
         if self.messages.is_empty() && due.is_none() {
             if self.commands > 0 && !self.sides[0].terms.is_empty() {
                 steps.push(Step::Stop(0));
-                steps.push(Step::StepDown(0));
+                steps.push(Step::GiveUp(0));
             }
             if self.sides[0].election.is_none() && self.sides[0].engine.election_count() == 0 {
                 steps.push(Step::Start(0));
@@ -330,7 +330,7 @@ impl State {
                     });
                 }
             }
-            Step::StepDown(node) => {
+            Step::GiveUp(node) => {
                 self.commands -= 1;
                 if let Some(election) = self.sides[node].election {
                     self.turn(node, |engine, now| {

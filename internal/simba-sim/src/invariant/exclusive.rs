@@ -67,7 +67,7 @@ impl Exclusive {
                 break;
             }
             let guarded = other.guarded_until.is_some_and(|until| clocks[other.node].read(at) < until);
-            if guarded && other.node != node {
+            if guarded && valid && other.node != node {
                 broken = Err((
                     "I37",
                     format!("{} while the work of the other is waited for", overlap(other, &new)),

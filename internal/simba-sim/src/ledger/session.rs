@@ -73,14 +73,11 @@ impl Ledger {
 
     fn opened(&mut self, id: CallId, sent: u64, result: &Result<Reply, Failure>) {
         let expected = self.open == Some(id);
-        match result {
-            Ok(Reply::Opened(opened)) => {
-                if expected && !self.closing && self.go_live(opened, sent) {
-                    return;
-                }
-                self.due.closed.push(opened.session);
+        if let Ok(Reply::Opened(opened)) = result {
+            if expected && !self.closing && self.go_live(opened, sent) {
+                return;
             }
-            Ok(_) | Err(_) => {}
+            self.due.closed.push(opened.session);
         }
         if expected {
             self.open_failed();
@@ -248,11 +245,9 @@ impl Ledger {
     pub(super) fn notice(&mut self, notice: &Notice) -> Result<(), Fault> {
         match notice {
             Notice::SessionOpened { session, .. } => self.seen.opened.push(*session),
-            Notice::SessionEnded { session, reason } => {
-                // The end of a closed client comes when its close is answered.
-                if *reason != SessionEnd::Closed {
-                    self.seen.over.push((*session, *reason));
-                }
+            // The end of a closed client comes when its close is answered.
+            Notice::SessionEnded { session, reason } if *reason != SessionEnd::Closed => {
+                self.seen.over.push((*session, *reason));
             }
             Notice::LeaseShortened { .. } => self.seen.shortened += 1,
             Notice::TokenRegressed { .. } => self.seen.regressed += 1,
