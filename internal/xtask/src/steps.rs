@@ -8,6 +8,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Prints a line. Whoever read it may have gone, which is no fault of a check.
+macro_rules! say {
+    ($($text:tt)*) => {
+        drop(writeln!(std::io::stdout(), $($text)*))
+    };
+}
+
 /// A call of the cargo that runs this.
 pub(crate) fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -60,7 +67,7 @@ fn clock() -> Instant {
 impl Report {
     /// Runs a command, showing what it prints.
     pub(crate) fn run(&mut self, name: &'static str, mut command: Command) {
-        println!("\n==== {name}");
+        say!("\n==== {name}");
         let start = clock();
         let counted = Arc::new(Mutex::new(Counted::default()));
         let ok = match command.stdout(Stdio::piped()).spawn() {
@@ -73,12 +80,12 @@ impl Report {
                 if let Some(reader) = reader
                     && reader.join().is_err()
                 {
-                    println!("xtask: the output of {name} could not be read to its end");
+                    say!("xtask: the output of {name} could not be read to its end");
                 }
                 status.is_ok_and(|status| status.success())
             }
             Err(error) => {
-                println!("xtask: {name} cannot be started: {error}");
+                say!("xtask: {name} cannot be started: {error}");
                 false
             }
         };
@@ -88,32 +95,32 @@ impl Report {
 
     /// Runs a check of this program.
     pub(crate) fn check(&mut self, name: &'static str, check: impl FnOnce() -> Vec<String>) {
-        println!("\n==== {name}");
+        say!("\n==== {name}");
         let start = clock();
         let faults = check();
-        faults.iter().for_each(|fault| println!("{fault}"));
+        faults.iter().for_each(|fault| say!("{fault}"));
         let ok = faults.is_empty();
         self.steps.push(Step { name, ok, took: start.elapsed(), counted: Counted::default() });
     }
 
     /// Prints the summary. A step counts as one, besides the tests that it ran.
     pub(crate) fn close(self) -> ExitCode {
-        println!("\n==== summary");
+        say!("\n==== summary");
         let (mut passed, mut failed) = (0, 0);
         for Step { name, ok, took, counted } in &self.steps {
             let word = if *ok { "ok" } else { "FAILED" };
             let tests = counted.passed + counted.failed;
             let tests = if tests == 0 { String::new() } else { format!("  {tests} tests") };
-            println!("{word:6}  {name:14} {:6.1}s{tests}", took.as_secs_f64());
+            say!("{word:6}  {name:14} {:6.1}s{tests}", took.as_secs_f64());
             if counted.ignored > 0 {
-                println!("        {} tests of it are marked as ignored, which none may be", counted.ignored);
+                say!("        {} tests of it are marked as ignored, which none may be", counted.ignored);
             }
             let whole = *ok && counted.failed == 0 && counted.ignored == 0;
             passed += counted.passed + u64::from(whole);
             failed += counted.failed + u64::from(!whole);
         }
-        println!("not run: nothing was left out; tests of servers come with the stores that have one");
-        println!("{passed} passed, {failed} failed");
+        say!("not run: nothing was left out; tests of servers come with the stores that have one");
+        say!("{passed} passed, {failed} failed");
         if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }
 }
@@ -121,8 +128,7 @@ impl Report {
 fn show(reader: impl BufRead, counted: &Mutex<Counted>) {
     for line in reader.lines().map_while(Result::ok) {
         counted.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take(&line);
-        // Nobody may be reading any more; the count goes on.
-        drop(writeln!(std::io::stdout(), "{line}"));
+        say!("{line}");
     }
 }
 
