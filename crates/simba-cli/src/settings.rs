@@ -417,7 +417,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// The file that is the store when nobody named one; its folder is made.
+/// The file that is the store when nobody named one. Its folder is made by whoever makes the file.
 fn default_store() -> Result<PathBuf, Exit> {
     let state =
         env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {
@@ -428,13 +428,7 @@ fn default_store() -> Result<PathBuf, Exit> {
                     set SIMBA_URL or HOME";
         return Err(Exit::new(USAGE, text));
     };
-    let folder = state.join("simba");
-    fs::create_dir_all(&folder).map_err(|error| {
-        let text =
-            format!("the folder {} cannot be made ({error}); use --url sqlite:/path/to.db", folder.display());
-        Exit::new(crate::exit::DENIED, text)
-    })?;
-    Ok(folder.join("simba.db"))
+    Ok(state.join("simba").join("simba.db"))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use simba::{
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    exit::{Exit, INTERNAL, USAGE},
+    exit::{DENIED, Exit, INTERNAL, USAGE},
     output,
     settings::{Settings, without_password},
 };
@@ -52,10 +52,23 @@ pub(crate) fn sqlite(settings: &Settings, open: Open) -> Result<SqliteBackend, E
     let mut config =
         SqliteConfig::from_url(&settings.url).map_err(|error| Exit::new(USAGE, error.to_string()))?;
     config = config.create(open == Open::Create);
+    if open == Open::Create && settings.url_is_default {
+        make_folder(config.path())?;
+    }
     if let Some(namespace) = &settings.namespace {
         config = config.namespace(namespace.clone());
     }
     SqliteBackend::new(config).map_err(|failure| Exit::from(&failure))
+}
+
+/// The folder of the store that is used when nobody named one is ours to make.
+fn make_folder(file: &std::path::Path) -> Result<(), Exit> {
+    let Some(folder) = file.parent() else { return Ok(()) };
+    std::fs::create_dir_all(folder).map_err(|error| {
+        let text =
+            format!("the folder {} cannot be made ({error}); use --url sqlite:/path/to.db", folder.display());
+        Exit::new(DENIED, text)
+    })
 }
 
 /// The store, for looking at.

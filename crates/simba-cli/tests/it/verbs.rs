@@ -229,6 +229,10 @@ fn config_show_tells_where_each_value_comes_from() {
 #[test]
 fn without_a_url_the_state_folder_is_used() {
     let stage = Stage::new();
+    // Looking makes nothing.
+    let looked = stage.simba_without_url(&["status"]).output().expect("it runs");
+    assert_eq!(looked.status.code(), Some(0));
+    assert!(!stage.path(".local").exists());
     let out = stage.simba_without_url(&["run", "job", "--", "true"]).output().expect("it runs");
     assert_eq!(out.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&out.stderr).contains("this host only"));
