@@ -161,3 +161,48 @@ pub(crate) fn guard_of(lease: &str) -> Option<u32> {
         line.split(|byte| *byte == 0).any(|word| word == b"__guard")
     })
 }
+
+/// Runs a scenario whose outcome depends on real time, and again if it failed on a machine that stood still meanwhile:
+/// what this process was not given to run, the guard was not given either.
+pub(crate) fn on_an_idle_machine(mut scenario: impl FnMut() -> Result<(), String>) {
+    const STILL: u64 = 60_000_000;
+    for attempt in 1..=3 {
+        let (result, stall) = with_stall(&mut scenario);
+        match result {
+            Ok(()) => return,
+            Err(fault) => assert!(
+                stall > STILL && attempt < 3,
+                "{fault} (attempt {attempt}; the machine stood still for {} ms at most)",
+                stall / 1_000_000
+            ),
+        }
+    }
+}
+
+struct SetOnDrop<'a>(&'a std::sync::atomic::AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// The scenario's result, and the longest time in nanoseconds for which a sleeping thread was not woken.
+fn with_stall<T>(scenario: &mut impl FnMut() -> T) -> (T, u64) {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    const NAP: u64 = 5_000_000;
+    let (done, worst) = (AtomicBool::new(false), AtomicU64::new(0));
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                let start = now_ns();
+                thread::sleep(Duration::from_nanos(NAP));
+                worst.fetch_max(now_ns().saturating_sub(start + NAP), Ordering::Relaxed);
+            }
+        });
+        // Also when the scenario panics: the scope waits for its thread.
+        let _done = SetOnDrop(&done);
+        scenario()
+    });
+    (result, worst.into_inner())
+}
