@@ -1,13 +1,13 @@
 //! The calls.
 
 use crate::{
-    Acquired, Capabilities, Failure, Grant, HintSink, InspectQuery, Inspection, KeepAlive, LeaseName, Opened,
-    Owner, Released, SessionId, Version,
+    Acquired, Capabilities, Examination, Failure, FencingToken, Forced, Grant, HintSink, InspectQuery,
+    Inspection, KeepAlive, LeaseName, Opened, Owner, Released, Schema, SchemaState, SessionId, Version,
 };
 use alloc::boxed::Box;
 use core::{fmt, future::Future, pin::Pin, time::Duration};
 
-/// A store that leases live on. The clauses C1 to C12 that every implementation must keep are on the
+/// A store that leases live on. The clauses C1 to C13 that every implementation must keep are on the
 /// [crate's page](crate).
 ///
 /// Each call takes `limit`: the caller stops waiting after it and drops the future. An implementation uses it to
@@ -81,6 +81,58 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
         limit: Duration,
     ) -> impl Future<Output = Result<Inspection, Failure>> + Send;
 
+    /// Frees a lease whose present term carries `token`, whoever owns it, for a person in an incident. The token is
+    /// part of the call so that it cannot hit a newer term. In the same atomic step the record's token rises by one:
+    /// the next term gets a higher one still, and the former owner's next keep-alive tells it that the lease is gone.
+    /// It needs no session.
+    ///
+    /// # Errors
+    /// A [`Failure`]. A lease that is free or in another term is an answer, not a failure.
+    fn force_release(
+        &self,
+        name: &LeaseName,
+        token: FencingToken,
+        limit: Duration,
+    ) -> impl Future<Output = Result<Forced, Failure>> + Send;
+
+    /// Ends somebody else's session, for a person in an incident: every lease of it is free at once, and its owner's
+    /// next keep-alive is answered `Expired`. It needs no session. Answers whether there was such a session.
+    ///
+    /// # Errors
+    /// A [`Failure`].
+    fn evict(
+        &self,
+        session: SessionId,
+        limit: Duration,
+    ) -> impl Future<Output = Result<bool, Failure>> + Send;
+
+    /// Measures the store, and looks at what weakens its promises. What it cannot find out is a finding too. It
+    /// leaves no trace on the store.
+    fn examine(&self, limit: Duration) -> impl Future<Output = Examination> + Send;
+
+    /// The store's tables; `None` if it has none.
+    fn schema(&self) -> Option<Schema> {
+        None
+    }
+
+    /// What the store holds of its tables.
+    ///
+    /// # Errors
+    /// A [`Failure`].
+    fn check_schema(&self, limit: Duration) -> impl Future<Output = Result<SchemaState, Failure>> + Send {
+        let _unused = limit;
+        core::future::ready(Ok(SchemaState::NotNeeded))
+    }
+
+    /// Makes the tables, if they are missing; safe when many processes do so at once.
+    ///
+    /// # Errors
+    /// A [`Failure`].
+    fn apply_schema(&self, limit: Duration) -> impl Future<Output = Result<(), Failure>> + Send {
+        let _unused = limit;
+        core::future::ready(Ok(()))
+    }
+
     /// Tells of releases for as long as the future is polled; dropping it ends the watch. It returns only when
     /// it can go on no longer, and is then started again by the caller, who has missed news meanwhile. Called
     /// only if [`Capabilities::broadcast`] is claimed.
@@ -133,6 +185,17 @@ pub trait DynBackend: fmt::Debug + Send + Sync + 'static {
         query: &'a InspectQuery,
         limit: Duration,
     ) -> BoxFuture<'a, Result<Inspection, Failure>>;
+    fn force_release<'a>(
+        &'a self,
+        name: &'a LeaseName,
+        token: FencingToken,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Forced, Failure>>;
+    fn evict(&self, session: SessionId, limit: Duration) -> BoxFuture<'_, Result<bool, Failure>>;
+    fn examine(&self, limit: Duration) -> BoxFuture<'_, Examination>;
+    fn schema(&self) -> Option<Schema>;
+    fn check_schema(&self, limit: Duration) -> BoxFuture<'_, Result<SchemaState, Failure>>;
+    fn apply_schema(&self, limit: Duration) -> BoxFuture<'_, Result<(), Failure>>;
     fn watch(&self, sink: HintSink) -> BoxFuture<'_, Failure>;
 }
 
@@ -181,6 +244,29 @@ impl<B: Backend> DynBackend for B {
         limit: Duration,
     ) -> BoxFuture<'a, Result<Inspection, Failure>> {
         Box::pin(Backend::inspect(self, query, limit))
+    }
+    fn force_release<'a>(
+        &'a self,
+        name: &'a LeaseName,
+        token: FencingToken,
+        limit: Duration,
+    ) -> BoxFuture<'a, Result<Forced, Failure>> {
+        Box::pin(Backend::force_release(self, name, token, limit))
+    }
+    fn evict(&self, session: SessionId, limit: Duration) -> BoxFuture<'_, Result<bool, Failure>> {
+        Box::pin(Backend::evict(self, session, limit))
+    }
+    fn examine(&self, limit: Duration) -> BoxFuture<'_, Examination> {
+        Box::pin(Backend::examine(self, limit))
+    }
+    fn schema(&self) -> Option<Schema> {
+        Backend::schema(self)
+    }
+    fn check_schema(&self, limit: Duration) -> BoxFuture<'_, Result<SchemaState, Failure>> {
+        Box::pin(Backend::check_schema(self, limit))
+    }
+    fn apply_schema(&self, limit: Duration) -> BoxFuture<'_, Result<(), Failure>> {
+        Box::pin(Backend::apply_schema(self, limit))
     }
     fn watch(&self, sink: HintSink) -> BoxFuture<'_, Failure> {
         Box::pin(Backend::watch(self, sink))

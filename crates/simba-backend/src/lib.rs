@@ -33,6 +33,8 @@
 //!   dropped at any await point, and the next call finds a clean connection.
 //! * **C12 refusals tell.** A refused acquire says how long the holder's session lives, if the store knows it,
 //!   rounded up; a watch, if claimed, tells of each release.
+//! * **C13 people.** A forced release frees exactly the term whose token was named, and raises the record's token in
+//!   the same step; an eviction ends exactly one session. What an owner does afterwards is refused as after an expiry.
 //!
 //! This crate is `no_std` and has no dependencies: it is read by people who write a backend, and it changes slowly.
 #![no_std]
@@ -42,21 +44,25 @@ extern crate std;
 
 mod backend;
 mod capability;
+mod doctor;
 mod failure;
 mod hint;
 mod name;
 mod reply;
+mod schema;
 mod session;
 mod token;
 
 pub use backend::{Backend, BoxFuture, DynBackend};
 pub use capability::Capabilities;
+pub use doctor::{Examination, Finding, Level, Survives, TokenPromise};
 pub use failure::{Effect, Failure, FailureKind};
 pub use hint::{Hint, HintSink};
 pub use name::{LeaseName, MAX_NAME, NameError, Namespace, NodeLabel};
 pub use reply::{
-    Acquired, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseRecord, Opened, Outcome,
-    Owned, Released, Version, VersionStep,
+    Acquired, Forced, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseRecord, Opened,
+    Outcome, Owned, Released, Version, VersionStep,
 };
+pub use schema::{Schema, SchemaState};
 pub use session::{Owner, SessionId, SessionIdError};
 pub use token::{FencingToken, TokenError};

@@ -120,6 +120,23 @@ pub struct Released {
     pub step: Option<VersionStep>,
 }
 
+/// The answer to a forced release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// The lease is free now, and its record carries this raised token, which no term has.
+    Freed {
+        /// One above the token that was given.
+        token: FencingToken,
+    },
+    /// Another term holds the lease; nothing was changed.
+    Other {
+        /// The token of that term.
+        token: FencingToken,
+    },
+    /// Nobody holds the lease; nothing was changed.
+    Free,
+}
+
 /// Which leases a person wants to see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InspectQuery {

@@ -73,13 +73,16 @@ impl FromStr for SessionId {
 /// ```
 /// use simba_backend::{NodeLabel, Owner};
 ///
-/// let owner = Owner { node: NodeLabel::sanitized("web-2"), pid: 4711, version: "0.1.0".into() };
-/// assert_eq!(owner.to_string(), "web-2 (pid 4711)");
+/// let (node, host) = (NodeLabel::sanitized("web-2"), NodeLabel::sanitized("rack7"));
+/// let owner = Owner { node, host, pid: 4711, version: "0.1.0".into() };
+/// assert_eq!(owner.to_string(), "web-2 (pid 4711 on rack7)");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The node's label, by default the host's name.
     pub node: NodeLabel,
+    /// The host that the process runs on, as the host calls itself.
+    pub host: NodeLabel,
     /// The process that opened the session.
     pub pid: u32,
     /// The version of this library in that process.
@@ -88,6 +91,10 @@ pub struct Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (pid {})", self.node, self.pid)
+        write!(f, "{} (pid {}", self.node, self.pid)?;
+        if self.host != self.node {
+            write!(f, " on {}", self.host)?;
+        }
+        f.write_str(")")
     }
 }

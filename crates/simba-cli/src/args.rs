@@ -3,7 +3,7 @@
 use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use simba::LeaseName;
+use simba::{FencingToken, LeaseName, SessionId};
 
 use crate::{duration, output::Format};
 
@@ -23,7 +23,7 @@ pub(crate) struct Cli {
 /// What every command takes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Global {
-    /// The store, such as sqlite:/var/lib/app/simba.db. Also SIMBA_URL.
+    /// The store: sqlite:PATH, postgres://.., mysql://.. or redis://... Also SIMBA_URL.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) url: Option<String>,
     /// A file whose first line is the store's URL. Also SIMBA_URL_FILE.
@@ -89,6 +89,14 @@ pub(crate) enum Command {
     Status(StatusArgs),
     /// Show one lease. Exit code 0 if it is held, 1 if it is free.
     Who(WhoArgs),
+    /// Free a lease that somebody else holds, in an incident.
+    ///
+    /// The token says which term is meant, so that a newer one is never hit; `simba who NAME --field token` prints it.
+    /// The record's token is raised. The owner is told at its next keep-alive; until then only the token keeps it apart
+    /// from the next one.
+    ForceRelease(ForceReleaseArgs),
+    /// End somebody else's session, in an incident: all its leases are free at once.
+    Evict(EvictArgs),
     /// Print what happens to leases, a line each, until stopped.
     Watch(WatchArgs),
     /// The store's tables.
@@ -229,6 +237,27 @@ pub(crate) struct WhoArgs {
     pub(crate) field: Option<Field>,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct ForceReleaseArgs {
+    /// The lease.
+    pub(crate) name: LeaseName,
+    /// The token of the term that is to end.
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) token: FencingToken,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct EvictArgs {
+    /// The session, as `simba who NAME` prints it.
+    pub(crate) session: SessionId,
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
 /// One fact about a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Field {
@@ -256,6 +285,8 @@ pub(crate) struct WatchArgs {
 pub(crate) enum SchemaCommand {
     /// Print the statements that make the tables.
     Print,
+    /// Print the statements that give a user the rights that leases need, and no more.
+    Grants,
     /// Make the tables, if they are missing.
     Apply {
         /// Do not ask.

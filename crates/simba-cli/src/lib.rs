@@ -65,6 +65,8 @@ fn dispatch(cli: Cli) -> Result<ExitCode, Exit> {
     match cli.command {
         Command::Status(args) => command::status::status(&settings, &args, format),
         Command::Who(args) => command::who::who(&settings, &args, format),
+        Command::ForceRelease(args) => command::incident::force_release(&settings, &args, format),
+        Command::Evict(args) => command::incident::evict(&settings, &args, format),
         Command::Watch(args) => command::watch::watch(&settings, &args, format),
         Command::Schema(what) => command::schema::schema(&settings, &what),
         Command::Config(ConfigCommand::Show) => command::config::show(&settings, format),

@@ -2,17 +2,13 @@
 
 use std::{future::Future, sync::Arc};
 
-use simba::{
-    Inspector, Simba,
-    backend::DynBackend,
-    sqlite::{SqliteBackend, SqliteConfig},
-};
+use simba::{Inspector, Simba, StoreOptions, backend::DynBackend};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    exit::{DENIED, Exit, INTERNAL, USAGE},
+    exit::{DENIED, Exit, INTERNAL},
     output,
-    settings::{Settings, without_password},
+    settings::Settings,
 };
 
 /// The runtime of a command: one thread, this one.
@@ -37,28 +33,19 @@ pub(crate) enum Open {
     Existing,
 }
 
-/// The `SQLite` store that the settings name.
-pub(crate) fn sqlite(settings: &Settings, open: Open) -> Result<SqliteBackend, Exit> {
-    let shown = without_password(&settings.url);
-    if !settings.url.starts_with("sqlite:") {
-        let scheme = settings.url.split(':').next().unwrap_or_default();
-        let scheme: String = scheme.chars().take(40).collect();
-        let text = format!(
-            "the store {shown:?} cannot be used: {scheme:?} is not a kind of store that this program has; it has \
-             sqlite, as in sqlite:/var/lib/app/simba.db"
-        );
-        return Err(Exit::new(USAGE, text));
+/// The store that the settings name.
+pub(crate) fn open(settings: &Settings, how: Open) -> Result<Arc<dyn DynBackend>, Exit> {
+    if how == Open::Create
+        && settings.url_is_default
+        && let Some(path) = settings.url.strip_prefix("sqlite:")
+    {
+        make_folder(std::path::Path::new(path))?;
     }
-    let mut config =
-        SqliteConfig::from_url(&settings.url).map_err(|error| Exit::new(USAGE, error.to_string()))?;
-    config = config.create(open == Open::Create);
-    if open == Open::Create && settings.url_is_default {
-        make_folder(config.path())?;
-    }
+    let mut options = StoreOptions::default().create(how == Open::Create);
     if let Some(namespace) = &settings.namespace {
-        config = config.namespace(namespace.clone());
+        options = options.namespace(namespace.clone());
     }
-    SqliteBackend::new(config).map_err(|failure| Exit::from(&failure))
+    simba::open_store(&settings.url, &options).map_err(Exit::from)
 }
 
 /// The folder of the store that is used when nobody named one is ours to make.
@@ -73,8 +60,7 @@ fn make_folder(file: &std::path::Path) -> Result<(), Exit> {
 
 /// The store, for looking at.
 pub(crate) fn inspector(settings: &Settings) -> Result<Inspector, Exit> {
-    let store: Arc<dyn DynBackend> = Arc::new(sqlite(settings, Open::Existing)?);
-    Ok(Inspector::new(store))
+    Ok(Inspector::new(open(settings, Open::Existing)?).limit(settings.connect_timeout))
 }
 
 /// A client on the store, with a session that is live.
@@ -82,8 +68,8 @@ pub(crate) async fn client(settings: &Settings) -> Result<Simba, Exit> {
     if settings.url_is_default {
         output::hint(format!("using {} (this host only; choose a store with --url)", settings.url));
     }
-    let store = sqlite(settings, Open::Create)?;
-    let mut builder = Simba::builder(store).node(settings.node.as_str()).timing(settings.timing);
+    let store = open(settings, Open::Create)?;
+    let mut builder = Simba::builder_on(store).node(settings.node.as_str()).timing(settings.timing);
     if output::is_verbose() {
         builder = builder.on_event(|event| output::note(format!("{event:?}")));
     }

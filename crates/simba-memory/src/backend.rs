@@ -13,8 +13,9 @@ use std::{
 };
 
 use simba_backend::{
-    Acquired, Backend, Capabilities, Effect, Failure, FailureKind, Grant, Hint, HintSink, InspectQuery,
-    Inspection, KeepAlive, LeaseName, Opened, Owner, Released, SessionId, Version,
+    Acquired, Backend, Capabilities, Effect, Examination, Failure, FailureKind, FencingToken, Finding,
+    Forced, Grant, Hint, HintSink, InspectQuery, Inspection, KeepAlive, LeaseName, Level, Opened, Owner,
+    Released, SessionId, Survives, TokenPromise, Version,
 };
 
 use crate::Store;
@@ -137,6 +138,26 @@ impl Backend for MemoryBackend {
 
     async fn inspect(&self, query: &InspectQuery, _limit: Duration) -> Result<Inspection, Failure> {
         Ok(self.with_store(|store, now| store.inspect(now, query)))
+    }
+
+    async fn force_release(
+        &self,
+        name: &LeaseName,
+        token: FencingToken,
+        _limit: Duration,
+    ) -> Result<Forced, Failure> {
+        Ok(self.with_store(|store, _| store.force_release(name, token)))
+    }
+
+    async fn evict(&self, session: SessionId, _limit: Duration) -> Result<bool, Failure> {
+        Ok(self.with_store(|store, now| store.evict(now, session)))
+    }
+
+    async fn examine(&self, _limit: Duration) -> Examination {
+        let findings = vec![Finding::new(Level::Note, "this process only: leases in memory", "")];
+        let (reason, advice) = ("the store is gone with its process".into(), "use a store on a disk".into());
+        let tokens = TokenPromise { survives: Survives::WhileItRuns, reason, advice };
+        Examination { findings, tokens: Some(tokens) }
     }
 
     fn watch(&self, sink: HintSink) -> impl Future<Output = Failure> + Send {

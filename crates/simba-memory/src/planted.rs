@@ -32,6 +32,9 @@ pub enum Planted {
     ForeignChangeUnseen,
     CloseFreesNothing,
     HolderNotTold,
+    ForcedWithoutToken,
+    ForcedTokenNotRaised,
+    EvictsNobody,
 }
 
 #[cfg(feature = "planted")]
@@ -51,5 +54,8 @@ impl Planted {
         Self::ForeignChangeUnseen,
         Self::CloseFreesNothing,
         Self::HolderNotTold,
+        Self::ForcedWithoutToken,
+        Self::ForcedTokenNotRaised,
+        Self::EvictsNobody,
     ];
 }

@@ -13,7 +13,7 @@ use std::{
 };
 
 use simba_backend::{
-    Acquired, FencingToken, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName,
+    Acquired, FencingToken, Forced, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName,
     LeaseRecord, Opened, Outcome, Owned, Owner, Released, SessionId, Version, VersionStep,
 };
 
@@ -27,7 +27,7 @@ use crate::planted::planted;
 /// use std::{sync::Arc, time::Duration};
 ///
 /// let mut store = Store::default();
-/// let owner = Arc::new(Owner { node: NodeLabel::sanitized("a"), pid: 1, version: "0".into() });
+/// let owner = Arc::new(Owner { node: NodeLabel::sanitized("a"), host: NodeLabel::sanitized("h"), pid: 1, version: "0".into() });
 /// let session = SessionId::new(1);
 /// store.open(0, session, Duration::from_secs(15), owner);
 /// let won = store.acquire(0, session, &[LeaseName::new("report")?]);
@@ -187,6 +187,32 @@ impl Store {
             return;
         }
         self.end(session);
+    }
+
+    /// Frees the term that carries `token`, whoever owns it, and raises the record's token.
+    pub fn force_release(&mut self, name: &LeaseName, token: FencingToken) -> Forced {
+        let Some(lease) = self.leases.get_mut(name).filter(|lease| lease.session.is_some()) else {
+            return Forced::Free;
+        };
+        if lease.token != token && !planted!(self, ForcedWithoutToken) {
+            return Forced::Other { token: lease.token };
+        }
+        // The last token there is cannot be raised; the lease is freed as it is, and nobody gets it any more.
+        let raised = lease.token.next().unwrap_or(lease.token);
+        if !planted!(self, ForcedTokenNotRaised) {
+            lease.token = raised;
+        }
+        self.free(name);
+        Forced::Freed { token: raised }
+    }
+
+    /// Ends somebody's session; answers whether it was alive.
+    pub fn evict(&mut self, now: u64, session: SessionId) -> bool {
+        let alive = self.live(now, session);
+        if !planted!(self, EvictsNobody) {
+            self.end(session);
+        }
+        alive
     }
 
     /// A page of leases for people.

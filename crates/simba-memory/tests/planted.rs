@@ -23,6 +23,9 @@ fn every_planted_bug_is_caught_by_its_case() {
             Planted::ForeignChangeUnseen => "C8_a_change_by_hand_raises_the_version",
             Planted::CloseFreesNothing => "C5_close_frees_everything_at_once",
             Planted::HolderNotTold => "C12_a_refusal_tells_of_the_holder",
+            Planted::ForcedWithoutToken => "C13_a_forced_release_hits_no_other_term",
+            Planted::ForcedTokenNotRaised => "C13_a_forced_release_frees_and_raises_the_token",
+            Planted::EvictsNobody => "C13_an_eviction_ends_one_session",
         };
         let planted = || -> Box<dyn simba_tck::backend::Store> {
             let memory = stage::Memory::default();

@@ -1,7 +1,7 @@
 //! Test kits: one for people who write a backend, one for people who own a resource that leases protect.
 //!
 //! # A backend
-//! [`backend`] holds the conformance suite: one named case a promise, for each clause C1 to C12 of `simba-backend`.
+//! [`backend`] holds the conformance suite: one named case a promise, for each clause C1 to C13 of `simba-backend`.
 //! A test file of your own with `harness = false` runs it:
 //!
 //! ```no_run

@@ -133,7 +133,12 @@ impl Builder {
         } else {
             Place::Own(own_runtime()?)
         };
-        let owner = Owner { node, pid: std::process::id(), version: env!("CARGO_PKG_VERSION").into() };
+        let owner = Owner {
+            node,
+            host: host_name(),
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").into(),
+        };
         let (shared, driver) = driver::assemble(Parts {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             owner,

@@ -1,15 +1,22 @@
 //! Looking at the store's leases.
 
-use simba_backend::{DynBackend, InspectQuery, Inspection, LeaseName, LeaseRecord};
+use simba_backend::{
+    DynBackend, FencingToken, Forced, InspectQuery, Inspection, LeaseName, LeaseRecord, SessionId,
+};
 use std::{fmt, sync::Arc, time::Duration};
 use tokio::sync::oneshot;
 
-use crate::{Simba, driver::Input, error::Error, store};
+use crate::{
+    Simba,
+    driver::{Input, Question, Said},
+    error::Error,
+    store,
+};
 
 /// How many records are asked for at a time.
 const PAGE: u32 = 1_000;
 
-/// Lists leases for people: who holds them, with which token, for how much longer. It changes nothing.
+/// Lists leases for people: who holds them, with which token, for how much longer.
 #[derive(Clone)]
 pub struct Inspector {
     by: By,
@@ -60,14 +67,9 @@ impl Inspector {
     /// # Cancel safety
     /// May be dropped at any time; nothing is changed.
     pub async fn page(&self, query: InspectQuery) -> Result<Inspection, Error> {
-        match &self.by {
-            By::Client(client) => {
-                client.shared().check()?;
-                let (answer, result) = oneshot::channel();
-                client.shared().send(Input::Inspect { query, limit: self.limit, answer });
-                Ok(result.await.map_err(|_| Error::Closed)??)
-            }
-            By::Store(store) => Ok(store.inspect(&query, self.limit).await?),
+        match self.ask(Question::Page(query)).await? {
+            Said::Page(page) => Ok(page),
+            Said::Forced(_) | Said::Evicted(_) => Err(Error::Closed),
         }
     }
 
@@ -106,6 +108,52 @@ impl Inspector {
         let query = InspectQuery { prefix: name.as_str().to_owned(), after: None, limit: 1 };
         let page = self.page(query).await?;
         Ok(page.leases.into_iter().next().filter(|record| record.name == name))
+    }
+}
+
+/// Doing something about a lease or a session that belongs to somebody else, in an incident.
+impl Inspector {
+    /// Frees the term of `name` that carries `token`, whoever owns it; see
+    /// [`Backend::force_release`](simba_backend::Backend::force_release). Its owner ends its term at its next
+    /// keep-alive; until then two may act, and only the token keeps them apart.
+    ///
+    /// # Errors
+    /// [`Error::Name`], and as [`page`](Self::page).
+    ///
+    /// # Cancel safety
+    /// Dropped, it may have been done or not. Repeating it is harmless.
+    pub async fn force_release(&self, name: &str, token: FencingToken) -> Result<Forced, Error> {
+        match self.ask(Question::ForceRelease(LeaseName::new(name)?, token)).await? {
+            Said::Forced(forced) => Ok(forced),
+            Said::Page(_) | Said::Evicted(_) => Err(Error::Closed),
+        }
+    }
+
+    /// Ends somebody's session: all its leases are free at once. Answers whether it lived.
+    ///
+    /// # Errors
+    /// As [`page`](Self::page).
+    ///
+    /// # Cancel safety
+    /// As [`force_release`](Self::force_release).
+    pub async fn evict(&self, session: SessionId) -> Result<bool, Error> {
+        match self.ask(Question::Evict(session)).await? {
+            Said::Evicted(lived) => Ok(lived),
+            Said::Page(_) | Said::Forced(_) => Err(Error::Closed),
+        }
+    }
+
+    /// A client's store is called on the client's own thread: a connection belongs to the runtime that opened it.
+    async fn ask(&self, question: Question) -> Result<Said, Error> {
+        match &self.by {
+            By::Client(client) => {
+                client.shared().check()?;
+                let (answer, result) = oneshot::channel();
+                client.shared().send(Input::Ask { question, limit: self.limit, answer });
+                Ok(result.await.map_err(|_| Error::Closed)??)
+            }
+            By::Store(store) => Ok(question.put(&**store, self.limit).await?),
+        }
     }
 }
 

@@ -157,14 +157,15 @@ pub use inspect::Inspector;
 pub use listener::Listener;
 #[cfg(feature = "planted")]
 pub use planted::Planted;
+pub use store::{StoreOptions, open_store};
 pub use term::{Revoked, Term};
 pub use wait::Completion;
 pub use work::{Flow, Interrupt, OnError, WorkOutput};
 
 pub use simba_backend as backend;
 pub use simba_backend::{
-    FencingToken, Held, HeldRecord, InspectQuery, Inspection, LeaseName, LeaseRecord, NameError, NodeLabel,
-    Owner, SessionId, TokenError,
+    FencingToken, Forced, Held, HeldRecord, InspectQuery, Inspection, LeaseName, LeaseRecord, NameError,
+    Namespace, NodeLabel, Owner, SessionId, TokenError,
 };
 pub use simba_core::{
     Drift, DriftError, ElectionView, Instant, RevokeReason, Role, SessionEnd, SessionStatus, SessionView,

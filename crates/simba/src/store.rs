@@ -1,43 +1,104 @@
 //! URLs of stores.
 
-use simba_backend::DynBackend;
+use simba_backend::{DynBackend, Namespace};
 use std::sync::Arc;
 
 use crate::error::Error;
 
-/// The kinds of stores there are: scheme, feature, whether this build has it, and an example.
-const KINDS: [(&str, bool, &str); 2] = [
-    ("sqlite", cfg!(feature = "sqlite"), "sqlite:/var/lib/app/simba.db"),
-    ("memory", cfg!(feature = "memory"), "memory:"),
+/// The kinds of stores there are: schemes, feature, whether this build has it, and an example.
+const KINDS: [(&[&str], &str, bool, &str); 5] = [
+    (&["sqlite"], "sqlite", cfg!(feature = "sqlite"), "sqlite:/var/lib/app/simba.db"),
+    (&["postgres", "postgresql"], "postgres", cfg!(feature = "postgres"), "postgres://app@db.example/app"),
+    (&["mysql", "mariadb"], "mysql", cfg!(feature = "mysql"), "mysql://app@db.example/app"),
+    (
+        &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
+        "redis",
+        cfg!(feature = "redis"),
+        "redis://cache.example",
+    ),
+    (&["memory"], "memory", cfg!(feature = "memory"), "memory:"),
 ];
 
-/// The store that a URL names. Nothing is connected yet.
-pub(crate) fn open(url: &str) -> Result<Arc<dyn DynBackend>, Error> {
-    let Some((scheme, rest)) = url.split_once(':') else {
+/// How a store is opened, beside its URL.
+///
+/// ```
+/// let options = simba::StoreOptions::default().namespace("staging".parse()?).create(false);
+/// # let _options = options;
+/// # Ok::<(), simba::NameError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "options do nothing by themselves"]
+pub struct StoreOptions {
+    namespace: Option<Namespace>,
+    create: bool,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { namespace: None, create: true }
+    }
+}
+
+impl StoreOptions {
+    /// Keeps the names apart from those of other namespaces in the same store.
+    pub fn namespace(mut self, namespace: Namespace) -> Self {
+        self.namespace = Some(namespace);
+        self
+    }
+
+    /// Whether missing tables, or a missing file, are made with the first session; by default they are.
+    pub const fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+}
+
+/// The store that a URL names; see [`Simba::connect`](crate::Simba::connect) for the kinds. Nothing is connected yet.
+///
+/// # Errors
+/// [`Error::Url`] says what is wrong with the URL, and never shows a password; [`Error::Store`] if the store can be
+/// seen to be unfit without a connection.
+///
+/// ```
+/// # #[cfg(feature = "memory")] {
+/// let store = simba::open_store("memory:", &simba::StoreOptions::default())?;
+/// assert!(store.schema().is_none());
+/// # }
+/// # Ok::<(), simba::Error>(())
+/// ```
+pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Error> {
+    let Some((scheme, _rest)) = url.split_once(':') else {
         return Err(refuse("a store's URL begins with the kind of the store and a colon".into()));
     };
-    match scheme {
+    let StoreOptions { namespace: _namespace, create: _create } = options;
+    let kind = KINDS.iter().find(|kind| kind.0.contains(&scheme));
+    match kind.map(|kind| kind.1) {
         #[cfg(feature = "memory")]
-        "memory" => memory(rest),
+        Some("memory") => memory(_rest),
         #[cfg(feature = "sqlite")]
-        "sqlite" => sqlite(rest),
+        Some("sqlite") => sqlite(_rest, options),
         _ => {
-            let known = KINDS.iter().any(|(kind, ..)| *kind == scheme);
             let shown: String = scheme.chars().take(40).collect();
-            let why = if known { "is not compiled into this program" } else { "is not a kind of store" };
+            let why =
+                if kind.is_some() { "is not compiled into this program" } else { "is not a kind of store" };
             Err(refuse(format!("{shown:?} {why}")))
         }
     }
 }
 
+/// As [`open_store`], with no options.
+pub(crate) fn open(url: &str) -> Result<Arc<dyn DynBackend>, Error> {
+    open_store(url, &StoreOptions::default())
+}
+
 /// What was given, what there is, what to do. Never the URL itself, which may hold a password.
 fn refuse(what: String) -> Error {
-    let list = |wanted: bool, show: fn(&(&str, bool, &str)) -> String| {
-        let found: Vec<_> = KINDS.iter().filter(|kind| kind.1 == wanted).map(show).collect();
+    let list = |wanted: bool, show: fn(&(&[&str], &str, bool, &str)) -> String| {
+        let found: Vec<_> = KINDS.iter().filter(|kind| kind.2 == wanted).map(show).collect();
         if found.is_empty() { "none".to_owned() } else { found.join(", ") }
     };
-    let present = list(true, |(_, _, example)| format!("{example:?}"));
-    let absent = list(false, |(kind, ..)| format!("{kind} (feature \"{kind}\" of simba-lease)"));
+    let present = list(true, |(_, _, _, example)| format!("{example:?}"));
+    let absent = list(false, |(_, kind, ..)| format!("{kind} (feature \"{kind}\" of simba-lease)"));
     Error::Url(
         format!("{what}; compiled in, with an example each: {present}; not compiled in: {absent}").into(),
     )
@@ -54,15 +115,19 @@ fn memory(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
 }
 
 #[cfg(feature = "sqlite")]
-fn sqlite(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
+fn sqlite(rest: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Error> {
     use simba_sql::sqlite::{SqliteBackend, SqliteConfig};
 
     // Somebody who took the URL of a server for this one has perhaps given a password, which must not be shown.
     if rest.starts_with("//") && rest.contains('@') {
         return Err(refuse("a SQLite file has no user and no host: write sqlite:/absolute/path.db".into()));
     }
-    let config = SqliteConfig::from_url(&format!("sqlite:{rest}"))
-        .map_err(|error| Error::Url(error.to_string().into()))?;
+    let mut config = SqliteConfig::from_url(&format!("sqlite:{rest}"))
+        .map_err(|error| Error::Url(error.to_string().into()))?
+        .create(options.create);
+    if let Some(namespace) = &options.namespace {
+        config = config.namespace(namespace.clone());
+    }
     Ok(Arc::new(SqliteBackend::new(config)?))
 }
 
@@ -72,13 +137,13 @@ mod tests {
 
     #[test]
     fn a_refusal_lists_what_there_is_and_never_shows_a_secret() {
-        for url in ["postgres://app:hunter2@db/app", "hunter2", "", ":", "sqlite2:hunter2"] {
+        for url in ["cassandra://app:hunter2@db/app", "hunter2", "", ":", "sqlite2:hunter2"] {
             let error = open(url).unwrap_err().to_string();
             assert!(!error.contains("hunter2"), "{error}");
             assert!(error.contains("not compiled in:"), "{error}");
         }
-        let error = open("redis:x").unwrap_err().to_string();
-        assert!(error.contains("\"redis\" is not a kind of store"), "{error}");
+        let error = open("mongo:x").unwrap_err().to_string();
+        assert!(error.contains("\"mongo\" is not a kind of store"), "{error}");
     }
 
     #[cfg(feature = "sqlite")]

@@ -28,7 +28,12 @@ pub(crate) fn all(rows: &mut Vec<Row>) -> Result<()> {
 }
 
 fn owner() -> Owner {
-    Owner { node: NodeLabel::sanitized("bench"), pid: std::process::id(), version: "0".into() }
+    Owner {
+        node: NodeLabel::sanitized("bench"),
+        host: NodeLabel::sanitized("bench"),
+        pid: std::process::id(),
+        version: "0".into(),
+    }
 }
 
 /// A database of the same settings, with one row that is updated in immediate transactions.

@@ -137,7 +137,12 @@ impl State {
             }
             Side { engine, election: None, terms: Vec::new(), overslept: false, attempt: None }
         };
-        let owner = Arc::new(Owner { node: NodeLabel::sanitized("sim"), pid: 1, version: String::new() });
+        let owner = Arc::new(Owner {
+            node: NodeLabel::sanitized("sim"),
+            host: NodeLabel::sanitized("sim"),
+            pid: 1,
+            version: String::new(),
+        });
         let mut state = Self {
             now: TICK,
             sides: [side(), side()],

@@ -42,7 +42,12 @@ pub(crate) struct SimStore {
 
 impl SimStore {
     pub(crate) fn new(options: &Options, names: &[LeaseName], ids: Rng) -> Self {
-        let owner = Owner { node: NodeLabel::sanitized("sim"), pid: 1, version: "0".into() };
+        let owner = Owner {
+            node: NodeLabel::sanitized("sim"),
+            host: NodeLabel::sanitized("sim"),
+            pid: 1,
+            version: "0".into(),
+        };
         Self {
             store: Store::default(),
             model: StoreModel::new(names, options.granularity),

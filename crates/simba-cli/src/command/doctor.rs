@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use simba::sqlite::doctor::{Finding, Level};
+use simba::backend::{Examination, Finding, Level, Survives, TokenPromise};
 
 use crate::{
     args::DoctorArgs,
@@ -13,23 +13,33 @@ use crate::{
 };
 
 pub(crate) fn doctor(settings: &Settings, args: &DoctorArgs, format: Format) -> Result<ExitCode, Exit> {
-    let store = store::sqlite(settings, Open::Existing)?;
-    let findings = store::block_on(async { Ok(store.doctor(settings.connect_timeout).await) })?;
+    let store = store::open(settings, Open::Existing)?;
+    let examined = store::block_on(async { Ok(store.examine(settings.connect_timeout).await) })?;
+    let worst = examined.worst();
+    let Examination { findings, tokens } = examined;
     match format {
         Format::Json => {
             let list: Vec<_> = findings
                 .iter()
                 .map(|f| serde_json::json!({ "level": word(f.level), "text": f.text, "advice": f.advice }))
                 .collect();
-            output::json(&serde_json::json!({ "v": 1, "findings": list }));
+            let tokens = tokens.as_ref().map(|promise| {
+                let TokenPromise { survives, reason, advice } = promise;
+                serde_json::json!({ "survives": grade(*survives), "reason": reason, "advice": advice })
+            });
+            output::json(&serde_json::json!({ "v": 1, "findings": list, "tokens": tokens }));
         }
-        Format::Text => findings.iter().for_each(print),
+        Format::Text => {
+            findings.iter().for_each(print);
+            if let Some(promise) = &tokens {
+                print_promise(promise);
+            }
+        }
     }
-    let worst = findings.iter().map(|finding| finding.level).max();
     Ok(match worst {
-        Some(Level::Fail) => ExitCode::from(UNAVAILABLE),
-        Some(Level::Warn) if args.strict => ExitCode::from(NO),
-        _ => ExitCode::SUCCESS,
+        Level::Fail => ExitCode::from(UNAVAILABLE),
+        Level::Warn if args.strict => ExitCode::from(NO),
+        Level::Warn | Level::Note | Level::Ok => ExitCode::SUCCESS,
     })
 }
 
@@ -40,6 +50,24 @@ const fn word(level: Level) -> &'static str {
         Level::Warn => "warn",
         Level::Fail => "fail",
     }
+}
+
+const fn grade(survives: Survives) -> &'static str {
+    match survives {
+        Survives::WhileItRuns => "while-it-runs",
+        Survives::Crash => "crash",
+        Survives::Failover => "failover",
+    }
+}
+
+fn print_promise(promise: &TokenPromise) {
+    let (level, what) = match promise.survives {
+        Survives::WhileItRuns => (Level::Warn, "fencing tokens hold only while the store runs"),
+        Survives::Crash => (Level::Ok, "fencing tokens survive a crash of the store"),
+        Survives::Failover => (Level::Ok, "fencing tokens survive a failover of the store"),
+    };
+    let (text, advice) = (format!("{what}: {}", promise.reason), promise.advice.clone());
+    print(&Finding { level, text, advice });
 }
 
 fn print(finding: &Finding) {

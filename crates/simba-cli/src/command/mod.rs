@@ -3,6 +3,7 @@
 pub(crate) mod config;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod incident;
 pub(crate) mod lead;
 pub(crate) mod node;
 pub(crate) mod run;

@@ -3,58 +3,78 @@
 use std::{
     io::{IsTerminal, Write},
     process::ExitCode,
+    sync::Arc,
 };
 
-use simba::sqlite::schema::{Found, VERSION, sql};
+use simba::backend::{DynBackend, Schema, SchemaState};
 
 use crate::{
     args::SchemaCommand,
     exit::{Exit, NO, USAGE},
     output,
-    settings::Settings,
+    settings::{Settings, without_password},
     store::{self, Open},
 };
 
 pub(crate) fn schema(settings: &Settings, what: &SchemaCommand) -> Result<ExitCode, Exit> {
+    let how = if matches!(what, SchemaCommand::Apply { .. }) { Open::Create } else { Open::Existing };
+    let store = store::open(settings, how)?;
+    let Some(schema) = store.schema() else {
+        output::hint("this store has no tables");
+        return Ok(ExitCode::SUCCESS);
+    };
     match what {
         SchemaCommand::Print => {
-            output::line(sql().trim_end());
+            output::line(schema.sql.trim_end());
             Ok(ExitCode::SUCCESS)
         }
-        SchemaCommand::Apply { yes } => apply(settings, *yes),
-        SchemaCommand::Check => check(settings),
+        SchemaCommand::Grants => {
+            match &schema.grants {
+                Some(grants) => output::line(grants.trim_end()),
+                None => {
+                    output::hint("this store has no users: whoever may write the file may use the leases")
+                }
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        SchemaCommand::Apply { yes } => apply(settings, &store, &schema, *yes),
+        SchemaCommand::Check => check(settings, &store, &schema),
     }
 }
 
-fn apply(settings: &Settings, yes: bool) -> Result<ExitCode, Exit> {
-    let store = store::sqlite(settings, Open::Create)?;
-    let limit = settings.connect_timeout;
+fn apply(
+    settings: &Settings,
+    store: &Arc<dyn DynBackend>,
+    schema: &Schema,
+    yes: bool,
+) -> Result<ExitCode, Exit> {
+    let (limit, version) = (settings.connect_timeout, schema.version);
     store::block_on(async {
         let found = store.check_schema(limit).await.map_err(|failure| Exit::from(&failure))?;
-        if found == Found::Present {
-            output::hint(format!("the tables of version {VERSION} are there already"));
+        if found == SchemaState::Present {
+            output::hint(format!("the tables of version {version} are there already"));
             return Ok(ExitCode::SUCCESS);
         }
-        if found == Found::Missing && !yes {
-            ask(settings)?;
+        if found == SchemaState::Missing && !yes {
+            ask(settings, schema)?;
         }
         // Another version is refused here, in words.
         store.apply_schema(limit).await.map_err(|failure| Exit::from(&failure))?;
-        output::hint(format!("the tables of version {VERSION} are made"));
+        output::hint(format!("the tables of version {version} are made"));
         Ok(ExitCode::SUCCESS)
     })
 }
 
 /// Shows what will be done, and asks; without a terminal there is nobody to ask.
-fn ask(settings: &Settings) -> Result<(), Exit> {
+fn ask(settings: &Settings, schema: &Schema) -> Result<(), Exit> {
     if !std::io::stdin().is_terminal() {
         return Err(Exit::new(
             USAGE,
             "there is no terminal to ask on; use --yes to apply the tables without asking",
         ));
     }
-    output::line(sql().trim_end());
-    let question = format!("apply this to {}? [y/N] ", settings.url);
+    output::line(schema.sql.trim_end());
+    let question = format!("apply this to {}? [y/N] ", without_password(&settings.url));
     let mut err = std::io::stderr();
     drop(write!(err, "{question}").and_then(|()| err.flush()));
     let mut answer = String::new();
@@ -66,21 +86,21 @@ fn ask(settings: &Settings) -> Result<(), Exit> {
     }
 }
 
-fn check(settings: &Settings) -> Result<ExitCode, Exit> {
-    let store = store::sqlite(settings, Open::Existing)?;
+fn check(settings: &Settings, store: &Arc<dyn DynBackend>, schema: &Schema) -> Result<ExitCode, Exit> {
+    let needed = schema.version;
     let found = store::block_on(async {
         store.check_schema(settings.connect_timeout).await.map_err(|f| Exit::from(&f))
     })?;
     match found {
-        Found::Present => {
-            output::line(format!("present, version {VERSION}"));
+        SchemaState::Present | SchemaState::NotNeeded => {
+            output::line(format!("present, version {needed}"));
             Ok(ExitCode::SUCCESS)
         }
-        Found::Missing => Err(Exit::new(NO, "missing; make the tables with `simba schema apply`")),
-        Found::Other(version) => Err(Exit::new(
+        SchemaState::Missing => Err(Exit::new(NO, "missing; make the tables with `simba schema apply`")),
+        SchemaState::Other(version) => Err(Exit::new(
             NO,
             format!(
-                "version {version}, and this program needs {VERSION}; use a program of that version, or another file"
+                "version {version}, and this program needs {needed}; use a program of that version, or another store"
             ),
         )),
     }

@@ -30,6 +30,7 @@ pub(crate) struct LeaseJson {
 #[derive(Debug, Serialize)]
 struct OwnerJson {
     node: String,
+    host: String,
     pid: u32,
     session: String,
     version: String,
@@ -45,6 +46,7 @@ impl From<&LeaseRecord> for LeaseJson {
             token: record.token.to_string(),
             owner: held.map(|h| OwnerJson {
                 node: h.owner.node.to_string(),
+                host: h.owner.host.to_string(),
                 pid: h.owner.pid,
                 session: h.session.to_string(),
                 version: h.owner.version.clone(),

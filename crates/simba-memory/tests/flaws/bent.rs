@@ -11,9 +11,9 @@ use std::{
 };
 
 use simba_backend::{
-    Acquired, Backend, Capabilities, DynBackend, Effect, Failure, FailureKind, Grant, Held, Hint, HintSink,
-    InspectQuery, Inspection, KeepAlive, LeaseName, Opened, Outcome, Owned, Owner, Released, SessionId,
-    Version,
+    Acquired, Backend, Capabilities, DynBackend, Effect, Examination, Failure, FailureKind, FencingToken,
+    Forced, Grant, Held, Hint, HintSink, InspectQuery, Inspection, KeepAlive, LeaseName, Opened, Outcome,
+    Owned, Owner, Released, SessionId, Version,
 };
 use simba_memory::{MemoryBackend, Planted};
 
@@ -63,6 +63,7 @@ pub(crate) enum Fault {
     WatchIsSilent,
     WatchMissesClose,
     WatchNeverEnds,
+    ExaminationTakesALease,
     /// The store itself.
     ForgetsOverARestart,
 }
@@ -138,8 +139,12 @@ impl Bent {
 
     /// Somebody who lives gets what the dead asked for.
     async fn acquire_in_secret(&self, names: &[LeaseName], limit: Duration) -> Result<Acquired, Failure> {
-        let owner =
-            Owner { node: simba_backend::NodeLabel::sanitized("secret"), pid: 1, version: String::new() };
+        let owner = Owner {
+            host: simba_backend::NodeLabel::sanitized("h"),
+            node: simba_backend::NodeLabel::sanitized("secret"),
+            pid: 1,
+            version: String::new(),
+        };
         let secret = Backend::open(&self.inner, Duration::from_secs(10), &owner, limit).await?.session;
         Backend::acquire(&self.inner, secret, names, limit).await
     }
@@ -167,6 +172,37 @@ impl Bent {
 impl Backend for Bent {
     fn capabilities(&self) -> Capabilities {
         Backend::capabilities(&self.inner)
+    }
+
+    async fn force_release(
+        &self,
+        name: &LeaseName,
+        token: FencingToken,
+        limit: Duration,
+    ) -> Result<Forced, Failure> {
+        self.enter(limit).await?;
+        Backend::force_release(&self.inner, name, token, limit).await
+    }
+
+    async fn evict(&self, session: SessionId, limit: Duration) -> Result<bool, Failure> {
+        self.enter(limit).await?;
+        Backend::evict(&self.inner, session, limit).await
+    }
+
+    async fn examine(&self, limit: Duration) -> Examination {
+        if self.is(Fault::ExaminationTakesALease) {
+            let owner = Owner {
+                node: simba_backend::NodeLabel::sanitized("doctor"),
+                host: simba_backend::NodeLabel::sanitized("h"),
+                pid: 1,
+                version: String::new(),
+            };
+            let opened = Backend::open(&self.inner, limit, &owner, limit).await;
+            if let (Ok(opened), Ok(name)) = (opened, LeaseName::new("doctor")) {
+                drop(Backend::acquire(&self.inner, opened.session, &[name], limit).await);
+            }
+        }
+        Backend::examine(&self.inner, limit).await
     }
 
     async fn open(&self, lease: Duration, owner: &Owner, limit: Duration) -> Result<Opened, Failure> {

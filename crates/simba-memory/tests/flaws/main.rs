@@ -85,6 +85,12 @@ const FLAWS: &[(&str, Flaw)] = &[
     ("C12_an_owner_comes_back_as_it_was_given", Bent(Fault::CutsTheOwner)),
     ("C12_a_watch_tells_of_every_lease_of_a_close", Bent(Fault::WatchMissesClose)),
     ("C12_a_watch_ends_with_its_future", Bent(Fault::WatchNeverEnds)),
+    ("C13_a_forced_release_frees_and_raises_the_token", In(Planted::ForcedTokenNotRaised)),
+    ("C13_a_forced_release_hits_no_other_term", In(Planted::ForcedWithoutToken)),
+    ("C13_an_owner_sees_a_forced_release", In(Planted::ForeignChangeUnseen)),
+    ("C13_an_eviction_ends_one_session", In(Planted::EvictsNobody)),
+    ("C13_an_evicted_session_stays_over", In(Planted::EvictsNobody)),
+    ("C13_an_examination_names_no_failure_and_leaves_no_trace", Bent(Fault::ExaminationTakesALease)),
 ];
 
 /// Without a flaw the layer is no flaw: every case runs, and none fails.

@@ -3,18 +3,19 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use simba_backend::{
-    Acquired, Backend, Capabilities, Effect, Failure, FailureKind, Grant, HintSink, InspectQuery, Inspection,
-    KeepAlive, LeaseName, Opened, Owner, Released, SessionId, Version,
+    Acquired, Backend, Capabilities, Effect, Examination, Failure, FailureKind, FencingToken, Forced, Grant,
+    HintSink, InspectQuery, Inspection, KeepAlive, LeaseName, Opened, Owner, Released, Schema, SchemaState,
+    SessionId, Version,
 };
 
 use super::{
     clock::StoreClock,
     config::SqliteConfig,
     connection::{Create, Durability, Link, check_file},
-    doctor::{self, Finding},
+    doctor,
     failure::unsuitable,
     planted::planted,
-    schema::Found,
+    schema,
     store::{Done, Ground},
     wake,
     worker::{Limit, Worker},
@@ -60,37 +61,6 @@ impl SqliteBackend {
     /// The configuration.
     pub fn config(&self) -> &SqliteConfig {
         &self.0.config
-    }
-
-    /// Makes the file and the tables, if they are missing.
-    ///
-    /// # Errors
-    /// A [`Failure`].
-    pub async fn apply_schema(&self, limit: Duration) -> Result<(), Failure> {
-        self.0
-            .leases
-            .call(limit, |link, limit| link.write(Create::Yes, Durability::Synced, limit, |_| Ok(())))
-            .await
-    }
-
-    /// What the file holds of the tables.
-    ///
-    /// # Errors
-    /// A [`Failure`] if the file cannot be read.
-    pub async fn check_schema(&self, limit: Duration) -> Result<Found, Failure> {
-        let config = Arc::clone(&self.0.config);
-        self.0.leases.call(limit, move |_, _| doctor::find_schema(&config)).await
-    }
-
-    /// Measures the store and looks at what weakens its promises.
-    pub async fn doctor(&self, limit: Duration) -> Vec<Finding> {
-        let inner = Arc::clone(&self.0);
-        let examined = self
-            .0
-            .leases
-            .call(limit, move |link, limit| Ok(doctor::examine(&inner.config, &inner.clock, link, limit)))
-            .await;
-        examined.unwrap_or_else(|failure| vec![Finding::fail(failure.message, "see the message")])
     }
 
     /// One write, and the word to those who wait.
@@ -187,6 +157,48 @@ impl Backend for SqliteBackend {
                 let ground = Ground { config: &config, clock: &clock };
                 link.read(limit, |conn| ground.inspect(conn, &query))
             })
+            .await
+    }
+
+    async fn force_release(
+        &self,
+        name: &LeaseName,
+        token: FencingToken,
+        limit: Duration,
+    ) -> Result<Forced, Failure> {
+        let name = name.clone();
+        let how = (Create::No, Durability::Synced);
+        self.write(&self.0.leases, how, limit, move |ground, tx| ground.force_release(tx, &name, token)).await
+    }
+
+    async fn evict(&self, session: SessionId, limit: Duration) -> Result<bool, Failure> {
+        let how = (Create::No, Durability::Relaxed);
+        self.write(&self.0.leases, how, limit, move |ground, tx| ground.evict(tx, session)).await
+    }
+
+    async fn examine(&self, limit: Duration) -> Examination {
+        let inner = Arc::clone(&self.0);
+        let examined = self
+            .0
+            .leases
+            .call(limit, move |link, limit| Ok(doctor::examine(&inner.config, &inner.clock, link, limit)))
+            .await;
+        examined.unwrap_or_else(|failure| Examination::failed(failure.message, "see the message"))
+    }
+
+    fn schema(&self) -> Option<Schema> {
+        Some(Schema { version: schema::VERSION, sql: schema::sql().to_owned(), grants: None })
+    }
+
+    async fn check_schema(&self, limit: Duration) -> Result<SchemaState, Failure> {
+        let config = Arc::clone(&self.0.config);
+        self.0.leases.call(limit, move |_, _| doctor::find_schema(&config)).await
+    }
+
+    async fn apply_schema(&self, limit: Duration) -> Result<(), Failure> {
+        self.0
+            .leases
+            .call(limit, |link, limit| link.write(Create::Yes, Durability::Synced, limit, |_| Ok(())))
             .await
     }
 

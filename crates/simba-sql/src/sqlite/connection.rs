@@ -17,13 +17,13 @@ use std::{
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use rustix::fs::{Access, AtFlags, CWD, accessat};
-use simba_backend::Failure;
+use simba_backend::{Failure, SchemaState};
 
 use super::{
     config::SqliteConfig,
     failure::{at_commit, before, denied, timed_out, unsuitable},
     planted::planted,
-    schema::{self, Found},
+    schema,
     worker::Limit,
 };
 
@@ -233,24 +233,24 @@ fn ensure_schema(
     let path = config.path();
     let fail = |e: rusqlite::Error| before(path, &e);
     let mut found = retry_busy(path, limit, || schema::find(conn))?;
-    if found == Found::Missing && create {
+    if found == SchemaState::Missing && create {
         // Whoever comes second waits for the lock, and finds the tables made.
         let tx = begin(conn, path, limit)?;
         found = schema::find(&tx).map_err(fail)?;
-        if found == Found::Missing {
+        if found == SchemaState::Missing {
             tx.execute_batch(&planted_schema(config)).map_err(fail)?;
             tx.commit().map_err(fail)?;
-            found = Found::Present;
+            found = SchemaState::Present;
         }
     }
     match found {
-        Found::Present => Ok(()),
-        Found::Missing => Err(unsuitable(format!(
+        SchemaState::Present | SchemaState::NotNeeded => Ok(()),
+        SchemaState::Missing => Err(unsuitable(format!(
             "{} has no tables of Simba; apply them with `simba schema apply`, or let a client that may create them \
              open it once",
             path.display()
         ))),
-        Found::Other(version) => Err(unsuitable(format!(
+        SchemaState::Other(version) => Err(unsuitable(format!(
             "{} holds tables of version {version}, and this program needs version {}; use a program of that \
              version, or another file",
             path.display(),

@@ -3,54 +3,20 @@
 use std::{fs, os::unix::fs::PermissionsExt, time::Duration};
 
 use rusqlite::{Connection, OpenFlags};
-use simba_backend::Failure;
+use simba_backend::{Examination, Failure, Finding, Level, SchemaState, Survives, TokenPromise};
 
 use super::{
     clock::StoreClock,
     config::SqliteConfig,
     connection::{Create, Durability, Link, check_file, wake_path},
     failure::before,
-    schema::{self, Found},
+    schema,
     worker::{Limit, wait_clock},
 };
 
-/// How serious a finding is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
-    /// As it should be.
-    Ok,
-    /// Worth knowing.
-    Note,
-    /// It weakens a promise.
-    Warn,
-    /// Leases do not work here.
-    Fail,
-}
-
-/// One finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// How serious.
-    pub level: Level,
-    /// What was found.
-    pub text: String,
-    /// What to do about it; empty if nothing.
-    pub advice: String,
-}
-
-impl Finding {
-    fn new(level: Level, text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { level, text: text.into(), advice: advice.into() }
-    }
-
-    pub(crate) fn fail(text: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self::new(Level::Fail, text, advice)
-    }
-}
-
-pub(crate) fn find_schema(config: &SqliteConfig) -> Result<Found, Failure> {
+pub(crate) fn find_schema(config: &SqliteConfig) -> Result<SchemaState, Failure> {
     if !config.path().exists() {
-        return Ok(Found::Missing);
+        return Ok(SchemaState::Missing);
     }
     check_file(config.path(), false)?;
     let conn = Connection::open_with_flags(config.path(), OpenFlags::SQLITE_OPEN_READ_ONLY)
@@ -63,7 +29,7 @@ pub(crate) fn examine(
     clock: &StoreClock,
     link: &mut Link,
     limit: Limit,
-) -> Vec<Finding> {
+) -> Examination {
     let mut findings = Vec::new();
     match round_trips(link, limit) {
         Ok(median) => findings.push(Finding::new(
@@ -72,16 +38,17 @@ pub(crate) fn examine(
             "",
         )),
         Err(failure) => {
-            findings.push(Finding::fail(failure.message, ""));
-            return findings;
+            return Examination::failed(failure.message, "");
         }
     }
     match find_schema(config) {
-        Ok(Found::Present) => {
+        Ok(SchemaState::Present) => {
             findings.push(Finding::new(Level::Ok, format!("tables of version {}", schema::VERSION), ""));
         }
-        Ok(Found::Missing) => findings.push(Finding::fail("no tables of Simba", "run `simba schema apply`")),
-        Ok(Found::Other(version)) => {
+        Ok(SchemaState::Missing | SchemaState::NotNeeded) => {
+            findings.push(Finding::fail("no tables of Simba", "run `simba schema apply`"))
+        }
+        Ok(SchemaState::Other(version)) => {
             let advice = format!("this program needs version {}", schema::VERSION);
             findings.push(Finding::fail(format!("tables of version {version}"), advice));
         }
@@ -93,10 +60,9 @@ pub(crate) fn examine(
     findings.extend(log_size(config));
     findings.extend(rights(config));
     findings.push(clock_finding(clock));
-    findings.push(promise(config));
     let host = "this host only: SQLite leases are not for network file systems or several machines";
     findings.push(Finding::new(Level::Note, host, ""));
-    findings
+    Examination { findings, tokens: Some(promise(config)) }
 }
 
 fn round_trips(link: &mut Link, limit: Limit) -> Result<Duration, Failure> {
@@ -184,22 +150,22 @@ fn clock_finding(clock: &StoreClock) -> Finding {
 }
 
 /// How much the tokens are worth.
-fn promise(config: &SqliteConfig) -> Finding {
+fn promise(config: &SqliteConfig) -> TokenPromise {
     let magic = rustix::fs::statfs(config.path()).map_or(0, |stat| stat.f_type.cast_unsigned());
     match loses_tokens(magic) {
-        Some(when) => Finding::new(
-            Level::Warn,
-            format!(
-                "tokens survive a crash of any process, but {when}: then they begin anew, and a resource that has seen \
+        Some(when) => TokenPromise {
+            survives: Survives::WhileItRuns,
+            reason: format!(
+                "they survive a crash of any process, but {when}: then they begin anew, and a resource that has seen \
                  higher ones refuses every owner"
             ),
-            "put the file on a disk that stays",
-        ),
-        None => Finding::new(
-            Level::Ok,
-            "tokens survive a crash of any process, and a loss of power as far as the disk keeps what it has synced",
-            "",
-        ),
+            advice: "put the file on a disk that stays".into(),
+        },
+        None => TokenPromise {
+            survives: Survives::Crash,
+            reason: "a transaction that hands out a token is synced to the disk before it is answered".into(),
+            advice: "for more than one host use a store on a server".into(),
+        },
     }
 }
 

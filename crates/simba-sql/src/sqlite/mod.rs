@@ -41,7 +41,7 @@ mod backend;
 mod clock;
 mod config;
 mod connection;
-pub mod doctor;
+mod doctor;
 mod failure;
 pub mod fence;
 mod planted;

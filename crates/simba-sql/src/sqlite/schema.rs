@@ -1,6 +1,7 @@
 //! The tables: printed, applied, checked.
 
 use rusqlite::{Connection, OptionalExtension};
+use simba_backend::SchemaState;
 
 /// The version of the tables that this code reads and writes.
 pub const VERSION: u32 = 1;
@@ -17,31 +18,20 @@ pub const fn sql() -> &'static str {
     SQL
 }
 
-/// What a file holds of them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// The tables of this version.
-    Present,
-    /// None of them.
-    Missing,
-    /// Those of another version, as the file names it.
-    Other(String),
-}
-
 /// Looks at a connection's database.
-pub(crate) fn find(conn: &Connection) -> rusqlite::Result<Found> {
+pub(crate) fn find(conn: &Connection) -> rusqlite::Result<SchemaState> {
     let there = conn
         .query_row("select 1 from sqlite_schema where type = 'table' and name = 'simba_meta'", [], |_| Ok(()))
         .optional()?;
     if there.is_none() {
-        return Ok(Found::Missing);
+        return Ok(SchemaState::Missing);
     }
     let version: Option<String> = conn
         .query_row("select value from simba_meta where key = 'schema'", [], |row| row.get(0))
         .optional()?;
     Ok(match version {
-        Some(version) if version == VERSION.to_string() => Found::Present,
-        Some(version) => Found::Other(version),
-        None => Found::Other("none".to_owned()),
+        Some(version) if version == VERSION.to_string() => SchemaState::Present,
+        Some(version) => SchemaState::Other(version),
+        None => SchemaState::Other("none".to_owned()),
     })
 }

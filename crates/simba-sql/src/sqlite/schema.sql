@@ -15,7 +15,8 @@ create table simba_session (
     version    integer not null default 0,          -- how often the session's set of leases has changed
     node       text not null,
     pid        integer not null,
-    client     text not null
+    client     text not null,
+    host       text not null
 ) without rowid;
 
 -- One row a name. Rows are never deleted, so that a token is never handed out twice. A lease is free when its

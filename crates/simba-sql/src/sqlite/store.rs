@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use simba_backend::{
-    Acquired, FencingToken, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName,
+    Acquired, FencingToken, Forced, Grant, Held, HeldRecord, InspectQuery, Inspection, KeepAlive, LeaseName,
     LeaseRecord, NodeLabel, Outcome, Owned, Owner, Released, SessionId, Version, VersionStep,
 };
 
@@ -97,8 +97,8 @@ impl Ground<'_> {
         let freed = self.reap(tx, now)?;
         let expires = sql_nanos(now.saturating_add(nanos(lease)));
         tx.prepare_cached(
-            "insert into simba_session (id, clock, expires_ns, renewed_ns, lease_ns, node, pid, client) \
-             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "insert into simba_session (id, clock, expires_ns, renewed_ns, lease_ns, node, pid, client, host) \
+             values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
         )?
         .execute(params![
             id.to_string(),
@@ -108,7 +108,8 @@ impl Ground<'_> {
             sql_nanos(nanos(lease)),
             owner.node.as_str(),
             owner.pid,
-            owner.version
+            owner.version,
+            owner.host.as_str()
         ])?;
         Ok(Done { value: (), freed })
     }
@@ -250,7 +251,13 @@ fn lease_row(row: &Row<'_>) -> Sql<LeaseRow> {
 
 fn owner(row: &Row<'_>, from: usize) -> Sql<Owner> {
     let node: String = row.get(from)?;
-    Ok(Owner { node: NodeLabel::sanitized(&node), pid: row.get(from + 1)?, version: row.get(from + 2)? })
+    let host: String = row.get(from + 3)?;
+    Ok(Owner {
+        node: NodeLabel::sanitized(&node),
+        host: NodeLabel::sanitized(&host),
+        pid: row.get(from + 1)?,
+        version: row.get(from + 2)?,
+    })
 }
 
 /// Leases.
@@ -289,7 +296,7 @@ impl Ground<'_> {
     ) -> Sql<Outcome> {
         let found = tx
             .prepare_cached(
-                "select l.token, l.session, s.clock, s.expires_ns, s.lease_ns, s.node, s.pid, s.client \
+                "select l.token, l.session, s.clock, s.expires_ns, s.lease_ns, s.node, s.pid, s.client, s.host \
                  from simba_lease l left join simba_session s on s.id = l.session where l.name = ?1",
             )?
             .query_row([key], lease_row)
@@ -360,6 +367,38 @@ impl Ground<'_> {
         Ok(Done { value: Released { step: Some(step) }, freed: freed > 0 })
     }
 
+    /// Frees the term that carries `token`, whoever owns it.
+    pub(crate) fn force_release(
+        &self,
+        tx: &Transaction<'_>,
+        name: &LeaseName,
+        token: FencingToken,
+    ) -> Sql<Done<Forced>> {
+        let key = self.key(name);
+        let found = tx
+            .prepare_cached("select token, session is not null from simba_lease where name = ?1")?
+            .query_row([&key], |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))
+            .optional()?;
+        let Some((present, true)) = found else { return Ok(Done { value: Forced::Free, freed: false }) };
+        let present = read_token(present)?;
+        if present != token {
+            return Ok(Done { value: Forced::Other { token: present }, freed: false });
+        }
+        // The last token there is cannot be raised; it is freed as it is, and nobody gets the lease any more.
+        let raised = token.next().unwrap_or(token);
+        tx.prepare_cached("update simba_lease set session = null, token = ?2 where name = ?1")?
+            .execute(params![key, raised.as_i64()])?;
+        self.prune_freed(tx)?;
+        Ok(Done { value: Forced::Freed { token: raised }, freed: true })
+    }
+
+    /// Ends somebody's session; answers whether it was alive.
+    pub(crate) fn evict(&self, tx: &Transaction<'_>, id: SessionId) -> Sql<Done<bool>> {
+        let alive = self.live(tx, id, self.clock.now())?.is_some();
+        let freed = self.end_session(tx, &id.to_string())?;
+        Ok(Done { value: alive, freed: freed || !alive })
+    }
+
     fn version(&self, tx: &Transaction<'_>, id: &str) -> Sql<Version> {
         let version: Option<i64> = tx
             .prepare_cached("select version from simba_session where id = ?1")?
@@ -404,7 +443,7 @@ impl Ground<'_> {
         let limit = i64::from(query.limit.max(1));
         let mut statement = conn.prepare_cached(
             "select l.name, l.token, l.acquired_ns, s.id, s.clock, s.expires_ns, s.renewed_ns, s.lease_ns, \
-             s.node, s.pid, s.client from simba_lease l left join simba_session s on s.id = l.session \
+             s.node, s.pid, s.client, s.host from simba_lease l left join simba_session s on s.id = l.session \
              where l.name >= ?1 and l.name < ?2 and l.name > ?3 and (?5 or instr(l.name, '/') = 0) \
              order by l.name limit ?4",
         )?;

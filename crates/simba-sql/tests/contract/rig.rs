@@ -197,7 +197,12 @@ pub(crate) fn holder(store: &SqliteBackend, lease: &str) -> Option<SessionId> {
 }
 
 pub(crate) fn owner() -> Owner {
-    Owner { node: NodeLabel::sanitized("test"), pid: std::process::id(), version: "0.0.0".into() }
+    Owner {
+        node: NodeLabel::sanitized("test"),
+        host: NodeLabel::sanitized("h"),
+        pid: std::process::id(),
+        version: "0.0.0".into(),
+    }
 }
 
 pub(crate) fn name(text: &str) -> LeaseName {

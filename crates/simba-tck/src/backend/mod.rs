@@ -2,6 +2,7 @@
 
 mod batches;
 mod calls;
+mod incident;
 mod instants;
 mod leases;
 mod people;
@@ -113,6 +114,7 @@ fn cases() -> Vec<Case> {
         calls::cases(),
         text::cases(),
         people::cases(),
+        incident::cases(),
     ]
     .into_iter()
     .flatten()
@@ -185,7 +187,12 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const LEASE: Duration = Duration::from_secs(10);
 
 pub(crate) fn owner(node: &str) -> Owner {
-    Owner { node: NodeLabel::sanitized(node), pid: 4_711, version: "9.8.7".into() }
+    Owner {
+        node: NodeLabel::sanitized(node),
+        host: NodeLabel::sanitized("rack-7"),
+        pid: 4_711,
+        version: "9.8.7".into(),
+    }
 }
 
 pub(crate) fn name(text: &str) -> LeaseName {

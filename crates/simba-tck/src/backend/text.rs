@@ -146,7 +146,12 @@ async fn an_owner_comes_back_as_it_was_given(store: Shared) -> Verdict {
         ("-", 0, ""),
         (&"n".repeat(128), 1, "1.2.3-rc.1+a \"quoted\" 'text' \\ % \u{e9}\u{1f511}"),
     ] {
-        let owner = Owner { node: NodeLabel::sanitized(label), pid, version: version.to_owned() };
+        let owner = Owner {
+            node: NodeLabel::sanitized(label),
+            host: NodeLabel::sanitized(label),
+            pid,
+            version: version.to_owned(),
+        };
         let handle = store.handle();
         let opened = handle.open(LEASE, &owner, LIMIT).await.map_err(|e| format!("open: {e}"))?;
         let a = Node { store: handle, session: opened.session };

@@ -1,13 +1,11 @@
 //! Calls to the store: each one a task that answers exactly once, whatever becomes of the backend's code.
 
-use simba_backend::{
-    DynBackend, Effect, Failure, FailureKind, Hint, HintSink, InspectQuery, Inspection, Owner,
-};
+use simba_backend::{DynBackend, Effect, Failure, FailureKind, Hint, HintSink, Owner};
 use simba_core::{CallId, Reply, Request};
 use std::{future::Future, pin::pin, sync::Arc, task::Poll, time::Duration};
 use tokio::{sync::oneshot, task::AbortHandle};
 
-use super::{Input, Shared};
+use super::{Input, Question, Said, Shared};
 use crate::{
     context::{caught, panic_text},
     events::Event,
@@ -90,16 +88,16 @@ async fn bounded<T>(limit: Duration, call: impl Future<Output = Result<T, Failur
     }
 }
 
-/// Asks for leases on behalf of a person.
-pub(super) fn inspect(
+/// Asks on behalf of a person.
+pub(super) fn ask_for(
     backend: &Arc<dyn DynBackend>,
-    query: InspectQuery,
+    question: Question,
     limit: Duration,
-    answer: oneshot::Sender<Result<Inspection, Failure>>,
+    answer: oneshot::Sender<Result<Said, Failure>>,
 ) {
     let backend = Arc::clone(backend);
     tokio::spawn(async move {
-        let result = bounded(limit, backend.inspect(&query, limit)).await;
+        let result = bounded(limit, question.put(&*backend, limit)).await;
         // Whoever asked may have gone.
         drop(answer.send(result));
     });

@@ -9,7 +9,10 @@ mod sink;
 mod task;
 mod wake;
 
-use simba_backend::{DynBackend, Failure, Hint, InspectQuery, Inspection, LeaseName, NodeLabel, Owner};
+use simba_backend::{
+    DynBackend, Failure, FencingToken, Forced, Hint, InspectQuery, Inspection, LeaseName, NodeLabel, Owner,
+    SessionId,
+};
 use simba_core::{CallId, Engine, Reply, SessionStatus, TermId, Timing};
 use std::{
     collections::HashSet,
@@ -33,6 +36,32 @@ use crate::{
 };
 
 pub(crate) use task::Driver;
+
+/// What a person wants of the store.
+#[derive(Clone, Debug)]
+pub(crate) enum Question {
+    Page(InspectQuery),
+    ForceRelease(LeaseName, FencingToken),
+    Evict(SessionId),
+}
+
+/// What the store says to it.
+#[derive(Debug)]
+pub(crate) enum Said {
+    Page(Inspection),
+    Forced(Forced),
+    Evicted(bool),
+}
+
+impl Question {
+    pub(crate) async fn put(&self, store: &dyn DynBackend, limit: Duration) -> Result<Said, Failure> {
+        Ok(match self {
+            Self::Page(query) => Said::Page(store.inspect(query, limit).await?),
+            Self::ForceRelease(name, token) => Said::Forced(store.force_release(name, *token, limit).await?),
+            Self::Evict(session) => Said::Evicted(store.evict(*session, limit).await?),
+        })
+    }
+}
 
 /// One input of the engine, or a small service of its thread.
 #[derive(Debug)]
@@ -65,11 +94,11 @@ pub(crate) enum Input {
         time: Duration,
         done: Done,
     },
-    /// Asks the store for leases; the engine takes no part in it.
-    Inspect {
-        query: InspectQuery,
+    /// Asks the store on behalf of a person; the engine takes no part in it.
+    Ask {
+        question: Question,
         limit: Duration,
-        answer: oneshot::Sender<Result<Inspection, Failure>>,
+        answer: oneshot::Sender<Result<Said, Failure>>,
     },
 }
 

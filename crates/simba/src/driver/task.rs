@@ -168,7 +168,7 @@ impl Driver {
                     drop(done);
                 });
             }
-            Input::Inspect { query, limit, answer } => calls::inspect(&self.backend, query, limit, answer),
+            Input::Ask { question, limit, answer } => calls::ask_for(&self.backend, question, limit, answer),
         }
     }
 

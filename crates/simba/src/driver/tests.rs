@@ -20,7 +20,12 @@ fn parts(pid: u32, clock: &ManualClock) -> Parts {
     let store = MemoryBackend::new(move || stores.now().as_nanos());
     Parts {
         id: 1_000_000,
-        owner: Owner { node: NodeLabel::sanitized("a"), pid, version: String::new() },
+        owner: Owner {
+            node: NodeLabel::sanitized("a"),
+            host: NodeLabel::sanitized("h"),
+            pid,
+            version: String::new(),
+        },
         timing: Timing::default(),
         clock: Source::Other(Arc::new(clock.clone())),
         seed: 1,

@@ -228,6 +228,20 @@ impl Backend for FaultStore {
     async fn inspect(&self, query: &InspectQuery, limit: Duration) -> Result<Inspection, Failure> {
         self.through(self.inner.inspect(query, limit)).await
     }
+    async fn force_release(
+        &self,
+        name: &simba_backend::LeaseName,
+        token: simba_backend::FencingToken,
+        limit: Duration,
+    ) -> Result<simba_backend::Forced, Failure> {
+        self.through(self.inner.force_release(name, token, limit)).await
+    }
+    async fn evict(&self, session: SessionId, limit: Duration) -> Result<bool, Failure> {
+        self.through(self.inner.evict(session, limit)).await
+    }
+    async fn examine(&self, limit: Duration) -> simba_backend::Examination {
+        self.inner.examine(limit).await
+    }
     async fn watch(&self, sink: HintSink) -> Failure {
         self.watches.fetch_add(1, Ordering::SeqCst);
         self.watching.fetch_add(1, Ordering::SeqCst);

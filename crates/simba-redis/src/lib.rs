@@ -1,0 +1,1 @@
+//! Leases on Redis and Valkey.

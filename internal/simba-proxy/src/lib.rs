@@ -1,0 +1,1 @@
+//! A TCP proxy that misbehaves on demand.

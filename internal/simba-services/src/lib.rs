@@ -1,0 +1,1 @@
+//! Private servers of every store, for tests.
