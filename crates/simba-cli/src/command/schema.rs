@@ -30,7 +30,9 @@ pub(crate) fn schema(settings: &Settings, what: &SchemaCommand) -> Result<ExitCo
         }
         SchemaCommand::Grants => {
             match &schema.grants {
-                Some(grants) => output::line(grants.trim_end()),
+                Some(grants) => {
+                    output::line(grants.trim_end());
+                }
                 None => {
                     output::hint("this store has no users: whoever may write the file may use the leases")
                 }

@@ -230,7 +230,7 @@ impl Backend for FaultStore {
     }
     async fn force_release(
         &self,
-        name: &simba_backend::LeaseName,
+        name: &LeaseName,
         token: simba_backend::FencingToken,
         limit: Duration,
     ) -> Result<simba_backend::Forced, Failure> {
