@@ -88,7 +88,7 @@ impl Process {
     pub fn stop(&self, signal: Signal) {
         if let Some(pid) = Pid::from_raw(self.pid()) {
             // It may have ended by itself.
-            drop(kill_process(pid, signal));
+            kill_process(pid, signal).ok();
         }
         wait_until("the server has ended", || !self.is_running());
     }
@@ -105,7 +105,7 @@ impl Process {
     fn signal_all(&self, signal: Signal) {
         for pid in family(self.pid()) {
             if let Some(pid) = Pid::from_raw(pid) {
-                drop(kill_process(pid, signal));
+                kill_process(pid, signal).ok();
             }
         }
     }

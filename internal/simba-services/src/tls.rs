@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, SanType};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, SanType};
 
 /// An authority of our own, and a certificate of it for `localhost` and 127.0.0.1.
 #[derive(Debug)]
@@ -22,6 +22,8 @@ impl Certificates {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
         let ca_key = KeyPair::generate().expect("a key");
         let mut authority = CertificateParams::new(Vec::new()).expect("no names");
+        // Its name must differ from the server's, or the server's certificate would pass for one that signed itself.
+        authority.distinguished_name.push(DnType::CommonName, "Simba's tests");
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let ca = authority.self_signed(&ca_key).expect("a certificate");
         let issuer = Issuer::new(authority, ca_key);
