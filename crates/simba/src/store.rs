@@ -5,18 +5,42 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// The kinds of stores there are: schemes, feature, whether this build has it, and an example.
-const KINDS: [(&[&str], &str, bool, &str); 5] = [
-    (&["sqlite"], "sqlite", cfg!(feature = "sqlite"), "sqlite:/var/lib/app/simba.db"),
-    (&["postgres", "postgresql"], "postgres", cfg!(feature = "postgres"), "postgres://app@db.example/app"),
-    (&["mysql", "mariadb"], "mysql", cfg!(feature = "mysql"), "mysql://app@db.example/app"),
-    (
-        &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
-        "redis",
-        cfg!(feature = "redis"),
-        "redis://cache.example",
-    ),
-    (&["memory"], "memory", cfg!(feature = "memory"), "memory:"),
+/// A kind of store.
+struct Kind {
+    /// What its URLs begin with.
+    schemes: &'static [&'static str],
+    feature: &'static str,
+    /// Whether this build has it.
+    present: bool,
+    example: &'static str,
+}
+
+const KINDS: [Kind; 5] = [
+    Kind {
+        schemes: &["sqlite"],
+        feature: "sqlite",
+        present: cfg!(feature = "sqlite"),
+        example: "sqlite:/var/lib/app/simba.db",
+    },
+    Kind {
+        schemes: &["postgres", "postgresql"],
+        feature: "postgres",
+        present: cfg!(feature = "postgres"),
+        example: "postgres://app@db.example/app",
+    },
+    Kind {
+        schemes: &["mysql", "mariadb"],
+        feature: "mysql",
+        present: cfg!(feature = "mysql"),
+        example: "mysql://app@db.example/app",
+    },
+    Kind {
+        schemes: &["redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"],
+        feature: "redis",
+        present: cfg!(feature = "redis"),
+        example: "redis://cache.example",
+    },
+    Kind { schemes: &["memory"], feature: "memory", present: cfg!(feature = "memory"), example: "memory:" },
 ];
 
 /// How a store is opened, beside its URL.
@@ -71,8 +95,8 @@ pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBacken
         return Err(refuse("a store's URL begins with the kind of the store and a colon".into()));
     };
     let StoreOptions { namespace: _namespace, create: _create } = options;
-    let kind = KINDS.iter().find(|kind| kind.0.contains(&scheme));
-    match kind.map(|kind| kind.1) {
+    let kind = KINDS.iter().find(|kind| kind.schemes.contains(&scheme));
+    match kind.map(|kind| kind.feature) {
         #[cfg(feature = "memory")]
         Some("memory") => memory(_rest),
         #[cfg(feature = "sqlite")]
@@ -93,12 +117,12 @@ pub(crate) fn open(url: &str) -> Result<Arc<dyn DynBackend>, Error> {
 
 /// What was given, what there is, what to do. Never the URL itself, which may hold a password.
 fn refuse(what: String) -> Error {
-    let list = |wanted: bool, show: fn(&(&[&str], &str, bool, &str)) -> String| {
-        let found: Vec<_> = KINDS.iter().filter(|kind| kind.2 == wanted).map(show).collect();
+    let list = |wanted: bool, show: fn(&Kind) -> String| {
+        let found: Vec<_> = KINDS.iter().filter(|kind| kind.present == wanted).map(show).collect();
         if found.is_empty() { "none".to_owned() } else { found.join(", ") }
     };
-    let present = list(true, |(_, _, _, example)| format!("{example:?}"));
-    let absent = list(false, |(_, kind, ..)| format!("{kind} (feature \"{kind}\" of simba-lease)"));
+    let present = list(true, |kind| format!("{:?}", kind.example));
+    let absent = list(false, |kind| format!("{0} (feature \"{0}\" of simba-lease)", kind.feature));
     Error::Url(
         format!("{what}; compiled in, with an example each: {present}; not compiled in: {absent}").into(),
     )

@@ -53,7 +53,7 @@ impl Redis {
         Self::launch(settings, None)
     }
 
-    /// Starts one whose port speaks TLS.
+    /// Starts one whose port speaks TLS. The certificates are read from their files, which have to last as long.
     ///
     /// # Panics
     /// As [`start`](Self::start).

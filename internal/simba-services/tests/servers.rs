@@ -49,7 +49,8 @@ fn redis_alone_and_with_tls() {
     let pid = server.process().pid();
     drop(server);
     assert!(gone(pid));
-    let server = Redis::start_with_tls(&Certificates::new());
+    let certificates = Certificates::new();
+    let server = Redis::start_with_tls(&certificates);
     assert_eq!(server.cli(&["ping"]), "PONG");
 }
 
