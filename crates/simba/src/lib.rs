@@ -174,5 +174,7 @@ pub use simba_core::{
 
 #[cfg(feature = "memory")]
 pub use simba_memory as memory;
+#[cfg(feature = "redis")]
+pub use simba_redis as redis;
 #[cfg(feature = "sqlite")]
 pub use simba_sql::sqlite;

@@ -101,6 +101,8 @@ pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBacken
         Some("memory") => memory(_rest),
         #[cfg(feature = "sqlite")]
         Some("sqlite") => sqlite(_rest, options),
+        #[cfg(feature = "redis")]
+        Some("redis") => redis(url, options),
         _ => {
             let shown: String = scheme.chars().take(40).collect();
             let why =
@@ -136,6 +138,17 @@ fn memory(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
         return Err(refuse("a memory store has no name: it is a new one each time".into()));
     }
     Ok(Arc::new(simba_memory::MemoryBackend::new(|| BootClock.now().as_nanos())))
+}
+
+#[cfg(feature = "redis")]
+fn redis(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Error> {
+    use simba_redis::{RedisBackend, RedisConfig};
+
+    let mut config = RedisConfig::from_url(url).map_err(|error| Error::Url(error.to_string().into()))?;
+    if let Some(namespace) = &options.namespace {
+        config = config.namespace(namespace.clone());
+    }
+    Ok(Arc::new(RedisBackend::new(config)?))
 }
 
 #[cfg(feature = "sqlite")]

@@ -140,15 +140,16 @@ fn run_one(case: &Case, store: Box<dyn Store>) -> Verdict {
     })
 }
 
-/// The cases that concern the store, and the others.
-fn parted(make: &impl Fn() -> Box<dyn Store>) -> (Vec<Case>, Vec<Case>) {
-    cases().into_iter().partition(|case| (case.concerns)(&*make()))
+/// The cases that concern the store, and the others. One store is made for the question.
+fn parted(make: &impl Fn() -> Box<dyn Store>, wanted: impl Fn(&str) -> bool) -> (Vec<Case>, Vec<Case>) {
+    let asked = make();
+    cases().into_iter().filter(|case| wanted(case.name)).partition(|case| (case.concerns)(&*asked))
 }
 
 /// Runs every case that concerns the backend, as the `main` of a test with `harness = false`. The others are no
 /// tests of it: they are listed on the error output.
 pub fn run(make: impl Fn() -> Box<dyn Store> + Clone + Send + 'static) -> ExitCode {
-    let (concerned, others) = parted(&make);
+    let (concerned, others) = parted(&make, |_| true);
     for case in others {
         eprintln!("left out: {}: the store does not claim it, or its test cannot bring it about", case.name);
     }
@@ -166,13 +167,13 @@ pub fn judge(make: impl Fn() -> Box<dyn Store>) -> Vec<Judged> {
 
 /// Runs those of the cases that concern the backend whose name `wanted` takes.
 pub fn judge_only(make: impl Fn() -> Box<dyn Store>, wanted: impl Fn(&str) -> bool) -> Vec<Judged> {
-    let concerned = parted(&make).0.into_iter().filter(|case| wanted(case.name));
-    concerned.map(|case| Judged { name: case.name, verdict: run_one(&case, make()) }).collect()
+    let concerned = parted(&make, wanted).0;
+    concerned.into_iter().map(|case| Judged { name: case.name, verdict: run_one(&case, make()) }).collect()
 }
 
 /// The names of the cases that do not concern the backend.
 pub fn left_out(make: impl Fn() -> Box<dyn Store>) -> Vec<&'static str> {
-    parted(&make).1.iter().map(|case| case.name).collect()
+    parted(&make, |_| true).1.iter().map(|case| case.name).collect()
 }
 
 impl std::fmt::Debug for Case {

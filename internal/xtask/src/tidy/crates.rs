@@ -38,7 +38,7 @@ const TABLE: &[Allowed] = &[
     Allowed {
         name: "simba-redis",
         ours: &["simba-backend"],
-        outside: &["redis", "rustls", "rustls-native-certs", "rustls-pki-types", "getrandom", "tokio", "url"],
+        outside: &["redis", "rustls", "futures-core", "getrandom", "tokio", "url"],
     },
     Allowed { name: "simba-tck", ours: &["simba-backend"], outside: &["libtest-mimic", "tokio"] },
     Allowed {

@@ -1,0 +1,115 @@
+//! One connection, used by one call at a time.
+//!
+//! The connection is taken out of its place for the time of a call, and put back only when the call has finished. A call
+//! that is dropped or runs into its limit takes the connection with it: a late answer can never be taken for that of the
+//! next call, and a server that is cut off is looked for anew.
+
+use std::{future::Future, sync::Arc, time::Duration};
+
+use redis::{ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
+use simba_backend::{Effect, Failure, FailureKind};
+use tokio::{sync::Mutex, time::Instant};
+
+use crate::{
+    config::{RedisConfig, Topology},
+    failure::{before, during, timed_out},
+    locate,
+};
+
+/// A place for a connection.
+#[derive(Debug)]
+pub(crate) struct Place {
+    config: Arc<RedisConfig>,
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// The end of a call.
+#[derive(Clone, Copy)]
+pub(crate) struct Deadline(Instant);
+
+impl Deadline {
+    #[expect(clippy::disallowed_methods, reason = "bounds a wait, and nothing that is written depends on it")]
+    pub(crate) fn after(limit: Duration) -> Self {
+        Self(Instant::now() + limit)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "bounds a wait, and nothing that is written depends on it")]
+    pub(crate) fn left(self) -> Duration {
+        self.0.saturating_duration_since(Instant::now())
+    }
+}
+
+impl Place {
+    pub(crate) fn new(config: Arc<RedisConfig>) -> Self {
+        Self { config, connection: Mutex::new(None) }
+    }
+
+    /// Has `act` done on the connection, within `limit`.
+    pub(crate) async fn call<T, F>(
+        &self,
+        limit: Duration,
+        act: impl FnOnce(MultiplexedConnection) -> F + Send,
+    ) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, RedisError>> + Send,
+        T: Send,
+    {
+        let deadline = Deadline::after(limit);
+        let Ok(mut place) = tokio::time::timeout_at(deadline.0, self.connection.lock()).await else {
+            return Err(timed_out(&self.config, Effect::None));
+        };
+        let connection = match place.take() {
+            Some(connection) => connection,
+            None => open(&self.config, deadline).await?,
+        };
+        match tokio::time::timeout_at(deadline.0, act(connection.clone())).await {
+            Ok(Ok(answer)) => {
+                *place = Some(connection);
+                Ok(answer)
+            }
+            Ok(Err(error)) => {
+                if stays(&error) {
+                    *place = Some(connection);
+                }
+                Err(during(&self.config, &error))
+            }
+            Err(_) => Err(timed_out(&self.config, Effect::Unknown)),
+        }
+    }
+}
+
+/// Whether a connection is as good as before after this error: the server answered, and is the right one.
+fn stays(error: &RedisError) -> bool {
+    match error.kind() {
+        ErrorKind::Server(kind) => matches!(
+            kind,
+            ServerErrorKind::ResponseError | ServerErrorKind::NoScript | ServerErrorKind::NoPerm
+        ),
+        ErrorKind::Extension => true,
+        _ => false,
+    }
+}
+
+/// A connection to the server that takes writes.
+async fn open(config: &RedisConfig, deadline: Deadline) -> Result<MultiplexedConnection, Failure> {
+    let at = locate::master(config, deadline.left()).await?;
+    let mut connection = locate::connect(config, &at, true, deadline.left()).await?;
+    if config.topology != Topology::Alone {
+        // Whoever named it may be behind.
+        let role = redis::cmd("ROLE");
+        let role =
+            tokio::time::timeout_at(deadline.0, role.query_async::<redis::Value>(&mut connection)).await;
+        let role =
+            role.map_err(|_| timed_out(config, Effect::None))?.map_err(|error| before(config, &error))?;
+        if !is_master(&role) {
+            let text = format!("{}: {at} is no master yet; it is tried again", config.shown());
+            return Err(Failure::new(FailureKind::Busy, Effect::None, text));
+        }
+    }
+    Ok(connection)
+}
+
+fn is_master(role: &redis::Value) -> bool {
+    let redis::Value::Array(parts) = role else { return false };
+    matches!(parts.first(), Some(redis::Value::BulkString(word)) if word == b"master")
+}

@@ -1,0 +1,96 @@
+//! What an error of the server or of the connection proves.
+
+use redis::{ErrorKind, RedisError, ServerErrorKind};
+use simba_backend::{Effect, Failure, FailureKind};
+
+use crate::config::RedisConfig;
+
+/// An error before anything was asked of the server: nothing was done.
+pub(crate) fn before(config: &RedisConfig, error: &RedisError) -> Failure {
+    Failure { effect: Effect::None, ..during(config, error) }
+}
+
+/// An error of a call. What the server itself answered proves that the script did not run, or stopped at its first
+/// write: there is no other error that these scripts can meet.
+pub(crate) fn during(config: &RedisConfig, error: &RedisError) -> Failure {
+    let at = config.shown();
+    let (kind, effect, advice) = match error.kind() {
+        ErrorKind::AuthenticationFailed => {
+            (FailureKind::Denied, Effect::None, "look at the user and the password of the URL")
+        }
+        ErrorKind::Server(server) => {
+            let (kind, advice) = of_server(server, error.code());
+            (kind, Effect::None, advice)
+        }
+        ErrorKind::Extension => {
+            let (kind, advice) = of_server(ServerErrorKind::ResponseError, error.code());
+            (kind, Effect::None, advice)
+        }
+        ErrorKind::Io if error.is_timeout() => {
+            (FailureKind::TimedOut, Effect::Unknown, "it may be overloaded or cut off")
+        }
+        ErrorKind::MasterNameNotFoundBySentinel => {
+            (FailureKind::Unsuitable, Effect::None, "look at the master's name in the URL")
+        }
+        ErrorKind::InvalidClientConfig => (FailureKind::Unsuitable, Effect::None, "look at the URL"),
+        _ => (FailureKind::Unreachable, Effect::Unknown, "is it running, and can this host reach it?"),
+    };
+    Failure::new(kind, effect, format!("{at}: {error}; {advice}"))
+}
+
+const fn of_server(kind: ServerErrorKind, code: Option<&str>) -> (FailureKind, &'static str) {
+    match kind {
+        ServerErrorKind::NoPerm => (
+            FailureKind::Denied,
+            "the user needs eval, evalsha and the commands and keys that `simba schema grants` lists",
+        ),
+        ServerErrorKind::ReadOnly => {
+            (FailureKind::Busy, "it is a replica; the master is looked for with the next call")
+        }
+        ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown | ServerErrorKind::ClusterDown => {
+            (FailureKind::Busy, "it is tried again")
+        }
+        ServerErrorKind::Moved | ServerErrorKind::Ask | ServerErrorKind::TryAgain => {
+            (FailureKind::Busy, "the slot has moved; its master is looked for with the next call")
+        }
+        ServerErrorKind::CrossSlot => {
+            (FailureKind::Unsuitable, "use redis+cluster: with a prefix that has one {tag}")
+        }
+        ServerErrorKind::ResponseError
+        | ServerErrorKind::ExecAbort
+        | ServerErrorKind::NoScript
+        | ServerErrorKind::NotBusy
+        | ServerErrorKind::NoSub => of_code(code),
+        // The library may learn of more kinds.
+        _ => (FailureKind::Busy, "it is tried again"),
+    }
+}
+
+const fn of_code(code: Option<&str>) -> (FailureKind, &'static str) {
+    let Some(code) = code else { return (FailureKind::Unsuitable, "see the server's own message") };
+    match code.as_bytes() {
+        b"NOAUTH" | b"WRONGPASS" => (FailureKind::Denied, "look at the user and the password of the URL"),
+        b"OOM" => (FailureKind::Busy, "its memory is full: raise maxmemory, and keep noeviction"),
+        b"MISCONF" | b"NOREPLICAS" | b"BUSY" => (FailureKind::Busy, "it is tried again"),
+        b"WRONGTYPE" => (
+            FailureKind::Unsuitable,
+            "a key of another program has this name: choose another prefix in the URL",
+        ),
+        _ => (FailureKind::Unsuitable, "see the server's own message"),
+    }
+}
+
+/// No answer came in time.
+pub(crate) fn timed_out(config: &RedisConfig, effect: Effect) -> Failure {
+    let text = format!("{}: no answer in time; it may be overloaded or cut off", config.shown());
+    Failure::new(FailureKind::TimedOut, effect, text)
+}
+
+/// An answer that no script of ours gives.
+pub(crate) fn strange(config: &RedisConfig, what: &str) -> Failure {
+    let text = format!(
+        "{}: its answer cannot be understood ({what}); is every node of the same version?",
+        config.shown()
+    );
+    Failure::new(FailureKind::Unsuitable, Effect::Unknown, text)
+}
