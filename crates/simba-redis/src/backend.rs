@@ -41,8 +41,6 @@ impl fmt::Debug for RedisBackend {
     }
 }
 
-/// How long after the end of a session its keys are cleared away if nobody asks for it.
-const CLEARED_AFTER: Duration = Duration::from_secs(60);
 /// The longest lease: its microseconds, added to those of the clock, stay exact in a script.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3_600);
 
@@ -60,7 +58,6 @@ impl RedisBackend {
     }
 
     /// The configuration.
-    #[must_use]
     pub fn config(&self) -> &RedisConfig {
         &self.0.config
     }
@@ -83,10 +80,6 @@ impl RedisBackend {
 
     fn read<T>(&self, read: Read<T>) -> Result<T, Failure> {
         read.map_err(|what| strange(&self.0.config, what))
-    }
-
-    fn cleared_after(lease: Duration) -> String {
-        lease.saturating_add(CLEARED_AFTER).as_millis().to_string()
     }
 }
 
@@ -123,7 +116,6 @@ impl Backend for RedisBackend {
             owner.host.to_string(),
             owner.pid.to_string(),
             owner.version.clone(),
-            Self::cleared_after(lease),
         ];
         let _done: i64 = self.run(&self.0.sessions, &self.0.scripts.open, args, limit).await?;
         // What is below a microsecond is not kept.
@@ -138,7 +130,7 @@ impl Backend for RedisBackend {
         limit: Duration,
     ) -> Result<KeepAlive, Failure> {
         let known = known.map_or_else(String::new, |version| version.0.to_string());
-        let args = vec![session.to_string(), known, Self::cleared_after(LONGEST)];
+        let args = vec![session.to_string(), known];
         let answer = self.run(&self.0.sessions, &self.0.scripts.keep_alive, args, limit).await?;
         self.read(store::keep_alive(answer))
     }

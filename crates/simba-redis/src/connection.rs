@@ -28,12 +28,10 @@ pub(crate) struct Place {
 pub(crate) struct Deadline(Instant);
 
 impl Deadline {
-    #[expect(clippy::disallowed_methods, reason = "bounds a wait, and nothing that is written depends on it")]
     pub(crate) fn after(limit: Duration) -> Self {
         Self(Instant::now() + limit)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "bounds a wait, and nothing that is written depends on it")]
     pub(crate) fn left(self) -> Duration {
         self.0.saturating_duration_since(Instant::now())
     }
@@ -91,20 +89,22 @@ fn stays(error: &RedisError) -> bool {
 }
 
 /// A connection to the server that takes writes.
+///
+/// It is asked something before it is used. A server that is frozen, or wants a password, is so found out before a call
+/// is sent, and the call certainly was not done.
 async fn open(config: &RedisConfig, deadline: Deadline) -> Result<MultiplexedConnection, Failure> {
     let at = locate::master(config, deadline.left()).await?;
     let mut connection = locate::connect(config, &at, true, deadline.left()).await?;
-    if config.topology != Topology::Alone {
-        // Whoever named it may be behind.
-        let role = redis::cmd("ROLE");
-        let role =
-            tokio::time::timeout_at(deadline.0, role.query_async::<redis::Value>(&mut connection)).await;
-        let role =
-            role.map_err(|_| timed_out(config, Effect::None))?.map_err(|error| before(config, &error))?;
-        if !is_master(&role) {
-            let text = format!("{}: {at} is no master yet; it is tried again", config.shown());
-            return Err(Failure::new(FailureKind::Busy, Effect::None, text));
-        }
+    let alone = config.topology == Topology::Alone;
+    let first = redis::cmd(if alone { "PING" } else { "ROLE" });
+    let answer = first.query_async::<redis::Value>(&mut connection);
+    let answer = tokio::time::timeout_at(deadline.0, answer).await;
+    let answer =
+        answer.map_err(|_| timed_out(config, Effect::None))?.map_err(|error| before(config, &error))?;
+    // Whoever named the server may be behind.
+    if !alone && !is_master(&answer) {
+        let text = format!("{}: {at} is no master yet; it is tried again", config.shown());
+        return Err(Failure::new(FailureKind::Busy, Effect::None, text));
     }
     Ok(connection)
 }

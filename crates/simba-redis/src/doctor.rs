@@ -30,7 +30,7 @@ pub(crate) async fn examine(config: &RedisConfig, place: &Place, limit: Duration
         config.shown(),
         median.as_secs_f64() * 1e3
     ))];
-    let info = place.call(deadline.left(), |connection| facts(connection)).await;
+    let info = place.call(deadline.left(), facts).await;
     let facts = match info {
         Ok(facts) => facts,
         Err(failure) => {

@@ -10,8 +10,7 @@ pub(crate) fn before(config: &RedisConfig, error: &RedisError) -> Failure {
     Failure { effect: Effect::None, ..during(config, error) }
 }
 
-/// An error of a call. What the server itself answered proves that the script did not run, or stopped at its first
-/// write: there is no other error that these scripts can meet.
+/// An error of a call.
 pub(crate) fn during(config: &RedisConfig, error: &RedisError) -> Failure {
     let at = config.shown();
     let (kind, effect, advice) = match error.kind() {
@@ -19,12 +18,13 @@ pub(crate) fn during(config: &RedisConfig, error: &RedisError) -> Failure {
             (FailureKind::Denied, Effect::None, "look at the user and the password of the URL")
         }
         ErrorKind::Server(server) => {
+            let server = if lacks_right(error) { ServerErrorKind::NoPerm } else { server };
             let (kind, advice) = of_server(server, error.code());
-            (kind, Effect::None, advice)
+            (kind, proof(error, kind), advice)
         }
         ErrorKind::Extension => {
             let (kind, advice) = of_server(ServerErrorKind::ResponseError, error.code());
-            (kind, Effect::None, advice)
+            (kind, proof(error, kind), advice)
         }
         ErrorKind::Io if error.is_timeout() => {
             (FailureKind::TimedOut, Effect::Unknown, "it may be overloaded or cut off")
@@ -36,6 +36,26 @@ pub(crate) fn during(config: &RedisConfig, error: &RedisError) -> Failure {
         _ => (FailureKind::Unreachable, Effect::Unknown, "is it running, and can this host reach it?"),
     };
     Failure::new(kind, effect, format!("{at}: {error}; {advice}"))
+}
+
+/// What an answer of the server proves. It refuses scripts that are too much for it (full, loading, a replica) before
+/// their first write. A missing right, or a key of another type, can stop one in its middle, and what it has written
+/// before that stays.
+fn proof(error: &RedisError, kind: FailureKind) -> Effect {
+    let inside = error.detail().is_some_and(|text| text.contains("script: "));
+    match kind {
+        FailureKind::Denied | FailureKind::Unsuitable if inside => Effect::Unknown,
+        FailureKind::Denied
+        | FailureKind::Unsuitable
+        | FailureKind::Busy
+        | FailureKind::TimedOut
+        | FailureKind::Unreachable => Effect::None,
+    }
+}
+
+/// Redis 7.0 has no code for a right that is missing inside a script.
+fn lacks_right(error: &RedisError) -> bool {
+    error.detail().is_some_and(|text| text.contains("The user executing the script can't"))
 }
 
 const fn of_server(kind: ServerErrorKind, code: Option<&str>) -> (FailureKind, &'static str) {

@@ -69,9 +69,10 @@ impl Planted {
             Self::M24ReleaseWithoutSession => {
                 ("if l[2] == id and l[1] == ARGV[i + 1] then", "if l[2] and l[1] == ARGV[i + 1] then")
             }
-            Self::M26TokenNotBumped => {
-                ("redis.pcall('HINCRBY', key, 'tok', 1)\n  if", "redis.pcall('HSETNX', key, 'tok', 1)\n  if")
-            }
+            Self::M26TokenNotBumped => (
+                "  redis.call('HINCRBY', key, 'tok', 1)\n  return",
+                "  redis.call('HSETNX', key, 'tok', 1)\n  return",
+            ),
             Self::M27TokenReset => (
                 "redis.call('HDEL', P .. 'l:' .. name, 'ses', 'acq')",
                 "redis.call('DEL', P .. 'l:' .. name)",
@@ -80,9 +81,10 @@ impl Planted {
                 ("outcomes[#outcomes + 1] = 'W' .. l[1]", "outcomes[#outcomes + 1] = 'W' .. raise(key, l[1])")
             }
             Self::DeadRowKept => ("    end_session(id)\n    return nil", "    return nil"),
-            Self::TokensAsNumbers => {
-                ("return redis.call('HGET', key, 'tok')\nend", "return int(raised)\nend")
-            }
+            Self::TokensAsNumbers => (
+                "return redis.call('HGET', key, 'tok')\nend",
+                "return int(tonumber(redis.call('HGET', key, 'tok')))\nend",
+            ),
             Self::VersionNotRaised => {
                 ("redis.call('HINCRBY', P .. 's:' .. id, 'ver', 1)\n        outcomes", "outcomes")
             }

@@ -29,10 +29,10 @@ local function raise(key, old)
     redis.call('HSET', key, 'tok', int(now))
     return int(now)
   end
-  local raised = redis.pcall('HINCRBY', key, 'tok', 1)
-  if type(raised) == 'table' then
+  if old == LAST then
     return nil
   end
+  redis.call('HINCRBY', key, 'tok', 1)
   return redis.call('HGET', key, 'tok')
 end
 

@@ -3,6 +3,10 @@
 -- Tokens are compared as text, the longer first: a number above 2^53 is no exact Lua number.
 local recorded = redis.call('HGET', KEYS[1], 'fencing_token')
 if recorded then
+  -- What is no token is answered too, and the caller is told so.
+  if not string.match(recorded, '^[1-9]%d*$') then
+    return recorded
+  end
   if #ARGV[1] < #recorded or (#ARGV[1] == #recorded and ARGV[1] < recorded) then
     return recorded
   end

@@ -8,6 +8,8 @@ if l[1] ~= ARGV[3] then
   return { 'O', l[1] }
 end
 -- The last token there is cannot be raised; the lease is freed as it is, and nobody gets it any more.
-redis.pcall('HINCRBY', key, 'tok', 1)
+if l[1] ~= LAST then
+  redis.call('HINCRBY', key, 'tok', 1)
+end
 free(ARGV[2], l[2], 1)
 return { 'F', redis.call('HGET', key, 'tok') }

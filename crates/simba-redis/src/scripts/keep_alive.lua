@@ -1,4 +1,4 @@
--- ARGV: prefix, session, known version (empty for none), milliseconds after which dead keys are cleared away
+-- ARGV: prefix, session, known version (empty for none)
 -- Answers nothing if the session is over; the lease; or the lease, the version, and name and token of each lease.
 local id = ARGV[2]
 local s = live(id)
@@ -6,8 +6,7 @@ if not s then
   return false
 end
 redis.call('HSET', P .. 's:' .. id, 'exp', int(now + tonumber(s[2])), 'ren', int(now))
-redis.call('PEXPIRE', P .. 's:' .. id, ARGV[4])
-redis.call('PEXPIRE', P .. 'o:' .. id, ARGV[4])
+clear_later(id, s[2])
 local ver = s[3]
 -- A person who edits a record, or an eviction, raises no version. A few leases are looked at each time, so that this
 -- is seen too, at a constant price: at once by an owner of few leases.

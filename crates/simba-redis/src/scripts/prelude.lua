@@ -18,16 +18,31 @@ local function int(number)
   return string.format('%.0f', number)
 end
 
+-- The last token there is.
+local LAST = '9223372036854775807'
+
 -- How many names are told one by one.
 local TOLD = 64
+
+-- News are a courtesy: a user without the right to the channel gets its leases all the same.
+local function tell(name)
+  redis.pcall('PUBLISH', P .. 'freed', name)
+end
+
+-- Clears away what belongs to a session that nobody renews and nobody asks for, a minute after its end.
+local function clear_later(id, lease)
+  local millis = int(tonumber(lease) / 1000 + 60000)
+  redis.call('PEXPIRE', P .. 's:' .. id, millis)
+  redis.call('PEXPIRE', P .. 'o:' .. id, millis)
+end
 
 local function end_session(id)
   local owned = redis.call('SCARD', P .. 'o:' .. id)
   if owned > TOLD then
-    redis.call('PUBLISH', P .. 'freed', '')
+    tell('')
   elseif owned > 0 then
     for _, name in ipairs(redis.call('SMEMBERS', P .. 'o:' .. id)) do
-      redis.call('PUBLISH', P .. 'freed', name)
+      tell(name)
     end
   end
   redis.call('DEL', P .. 's:' .. id, P .. 'o:' .. id)
@@ -58,8 +73,8 @@ local function free(name, owner, told)
     redis.call('HINCRBY', P .. 's:' .. owner, 'ver', 1)
   end
   if told <= TOLD then
-    redis.call('PUBLISH', P .. 'freed', name)
+    tell(name)
   elseif told == TOLD + 1 then
-    redis.call('PUBLISH', P .. 'freed', '')
+    tell('')
   end
 end

@@ -84,7 +84,7 @@ fn planted() -> bool {
         let make = || -> Boxed { Box::new(Stage::new(|config| config.plant(bug))) };
         let found = failed(&judge_only(make, |name| name == case));
         let caught = found == [case];
-        println!("planted {bug:?}: {}", if caught { "caught" } else { "NOT CAUGHT" });
+        eprintln!("planted {bug:?}: {}", if caught { "caught" } else { "NOT CAUGHT" });
         blind += u32::from(!caught);
     }
     blind == 0
@@ -98,7 +98,7 @@ pub(crate) fn run() -> ExitCode {
     let clocked = || -> Boxed { Box::new(Stage::new(|config| config.tokens(Tokens::Clock))) };
     let judged =
         judge_only(clocked, |name| ["C4_", "C6_", "C7_", "C13_"].iter().any(|c| name.starts_with(c)));
-    println!("tokens=clock: {} cases, failed: {:?}", judged.len(), failed(&judged));
+    eprintln!("tokens=clock: {} cases, failed: {:?}", judged.len(), failed(&judged));
     let caught = planted();
     if caught && failed(&judged).is_empty() && all.iter().all(|code| *code == ExitCode::SUCCESS) {
         ExitCode::SUCCESS
