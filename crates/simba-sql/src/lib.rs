@@ -3,9 +3,14 @@
 //! | module | store | for |
 //! |---|---|---|
 //! | `sqlite` (feature `sqlite`) | a file | the processes of one host |
+//! | `postgres` (feature `postgres`) | PostgreSQL 14 or later | every host that reaches it |
 //!
 //! Each store is one implementation of `simba_backend::Backend`; see the module's page for what it promises and
 //! where its limits are.
 
+#[cfg(any(feature = "sqlite", feature = "postgres", feature = "mysql"))]
+pub mod fence;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;

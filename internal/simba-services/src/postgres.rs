@@ -134,9 +134,18 @@ impl Postgres {
     /// If one fails.
     #[must_use]
     pub fn sql(&self, database: &str, sql: &str) -> String {
+        self.prompt(database, sql)()
+    }
+
+    /// As [`sql`](Self::sql), when it is called, and without a hold on the server until then.
+    ///
+    /// # Panics
+    /// The call does, if a statement fails.
+    pub fn prompt(&self, database: &str, sql: &str) -> impl FnOnce() -> String + use<> {
         let port = self.port.to_string();
         let to = [&program("psql"), "-X", "-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-d", database];
-        run(&words(&[&to[..], &["-v", "ON_ERROR_STOP=1", "-Atqc", sql]].concat()), None)
+        let command = words(&[&to[..], &["-v", "ON_ERROR_STOP=1", "-Atqc", sql]].concat());
+        move || run(&command, None)
     }
 
     /// Makes an empty database.

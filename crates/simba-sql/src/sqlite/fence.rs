@@ -32,10 +32,12 @@
 //! Declare the token column `integer`. A `real` column rounds tokens above 2^53 and a `text` column compares them
 //! as text, so that both would let a stale owner in; this writer refuses them.
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 use rusqlite::{Connection, ToSql};
 use simba_backend::FencingToken;
+
+pub use crate::fence::Written;
 
 /// A table with a column for the highest accepted token of each row.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,19 +45,6 @@ pub struct FencedTable {
     table: String,
     key: String,
     token: String,
-}
-
-/// What became of a fenced write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "a stale owner has to stop"]
-pub enum Written {
-    /// The row was changed, and the token is recorded.
-    Accepted,
-    /// A later term has written already. Nothing was changed: the caller is no longer the owner and has to stop.
-    Stale {
-        /// The highest token that the row has accepted.
-        highest: FencingToken,
-    },
 }
 
 impl FencedTable {
@@ -76,7 +65,7 @@ impl FencedTable {
     /// Makes the row of `key` if it is not there, with the other columns at their defaults.
     ///
     /// # Errors
-    /// [`FenceError::Sqlite`], for instance if another column has no default and must not be null.
+    /// `FenceError::Database`, for instance if another column has no default and must not be null.
     pub fn ensure(&self, db: &Connection, key: &dyn ToSql) -> Result<(), FenceError> {
         let (table, column) = (quoted(&self.table), quoted(&self.key));
         let sql = format!(
@@ -114,7 +103,7 @@ impl FencedTable {
     /// [`Written::Stale`] roll it back.
     ///
     /// # Errors
-    /// [`FenceError::NoTransaction`] outside a transaction, where a later owner's write could come in between;
+    /// `FenceError::NoTransaction` outside a transaction, where a later owner's write could come in between;
     /// else as in [`write`](Self::write).
     pub fn admit(
         &self,
@@ -203,93 +192,7 @@ fn quoted(name: &str) -> String {
 }
 
 /// Why a fenced write could not be judged. Nothing was written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum FenceError {
-    /// There is no row of this key.
-    NoRow {
-        /// The table.
-        table: String,
-    },
-    /// Several rows have this key, so that there is no one token to compare with.
-    ManyRows {
-        /// The table.
-        table: String,
-        /// The key column.
-        column: String,
-    },
-    /// The token column holds something other than whole numbers.
-    TokenColumn {
-        /// The table.
-        table: String,
-        /// The token column.
-        column: String,
-        /// What the column holds, in the database's words.
-        kind: String,
-    },
-    /// The columns to set name the key or the token.
-    Reserved {
-        /// The column as it was given.
-        column: String,
-    },
-    /// A guard needs a transaction.
-    NoTransaction,
-    /// The row is there and its token is not higher, but the database did not change it: a view, a trigger that
-    /// ignores the change, or a row that was made at this very moment.
-    NotWritten {
-        /// The table.
-        table: String,
-    },
-    /// The database failed; a busy database can be tried again with the same token.
-    Sqlite(rusqlite::Error),
-}
-
-impl fmt::Display for FenceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoRow { table } => {
-                write!(f, "the table {table:?} has no row of this key; make it once with `ensure`")
-            }
-            Self::ManyRows { table, column } => write!(
-                f,
-                "several rows of the table {table:?} have this value in {column:?}; use a column that is unique"
-            ),
-            Self::TokenColumn { table, column, kind } => write!(
-                f,
-                "the token column {column:?} of the table {table:?} holds {kind} values, which tokens cannot be \
-                 compared with safely; declare it `integer`"
-            ),
-            Self::Reserved { column } => {
-                write!(f, "the column {column:?} cannot be set here: it is the row's key or its token")
-            }
-            Self::NoTransaction => write!(
-                f,
-                "a guard protects only what is written in the same transaction; begin one, or use `write`"
-            ),
-            Self::NotWritten { table } => write!(
-                f,
-                "the table {table:?} did not take the write; it must be an ordinary table without a trigger that \
-                 ignores changes; try again"
-            ),
-            Self::Sqlite(error) => write!(f, "the fenced write failed in the database: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for FenceError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Sqlite(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<rusqlite::Error> for FenceError {
-    fn from(error: rusqlite::Error) -> Self {
-        Self::Sqlite(error)
-    }
-}
+pub type FenceError = crate::fence::FenceError<rusqlite::Error>;
 
 #[cfg(test)]
 mod tests {
@@ -344,7 +247,7 @@ mod tests {
             let (db, t) =
                 table(&format!("id integer primary key, v integer, fencing_token {kind} not null default 0"));
             let error = t.write(&db, &1, token(10), &[("v", &1)]).unwrap_err().to_string();
-            assert!(error.contains("declare it `integer`"), "{kind}: {error}");
+            assert!(error.contains("(in SQLite `integer`)"), "{kind}: {error}");
             assert_eq!(value(&db), None);
         }
         // Without a default the first token is stored, and the second write finds out what the column makes of it.
@@ -362,9 +265,9 @@ mod tests {
         }
         assert!(matches!(t.admit(&db, &1, token(1)), Err(FenceError::NoTransaction)));
         let misspelt = FencedTable::new("t", "id").token_column("fencin_token");
-        assert!(matches!(misspelt.write(&db, &1, token(1), &[]), Err(FenceError::Sqlite(_))));
+        assert!(matches!(misspelt.write(&db, &1, token(1), &[]), Err(FenceError::Database(_))));
         let misspelt = FencedTable::new("t", "di");
-        assert!(matches!(misspelt.write(&db, &"di", token(1), &[]), Err(FenceError::Sqlite(_))));
+        assert!(matches!(misspelt.write(&db, &"di", token(1), &[]), Err(FenceError::Database(_))));
         db.execute_batch("insert into t (id, v) values (1, 5)").unwrap();
         assert!(matches!(t.write(&db, &1, token(1), &[("v", &7)]), Err(FenceError::ManyRows { .. })));
         assert_eq!(value(&db), None);
