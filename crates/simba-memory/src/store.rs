@@ -202,7 +202,7 @@ impl Store {
         if !planted!(self, ForcedTokenNotRaised) {
             lease.token = raised;
         }
-        self.free(name);
+        self.tamper_free(name);
         Forced::Freed { token: raised }
     }
 

@@ -12,8 +12,11 @@ use simba_tck::{
 };
 use stage::{Ground, Stage};
 
-/// A bug: its name, the text of the schema as it should be and as it is, and the case that catches it.
-const PLANTED: &[(&str, &[(&str, &str)], &str)] = &[
+/// A text of the schema as it should be, and as it is with a bug.
+type Edit = (&'static str, &'static str);
+
+/// Bugs: the name, the edits, and the case that catches it.
+const PLANTED: &[(&str, &[Edit], &str)] = &[
     (
         "M12 an expired session is renewed",
         &[("if own.expires_us <= simba_now() then", "if false then")],
@@ -22,22 +25,29 @@ const PLANTED: &[(&str, &[(&str, &str)], &str)] = &[
     (
         "M13 the dead row is kept",
         &[
-            ("        perform simba_end(ended, p_tell);\n        end loop", "        perform 1;\n        end loop"),
+            (
+                "        perform simba_end(ended, p_tell);\n        end loop",
+                "        perform 1;\n        end loop",
+            ),
             (
                 "from simba_session s where s.id = l.session);",
                 "from simba_session s where s.id = l.session and s.expires_us > instant);",
             ),
         ],
-        "C2_no_judgement_is_taken_back_by_the_clock",
+        "C2_a_clock_that_steps_back_revives_nothing",
     ),
     (
         "M16 an expired session acquires",
         &[
             (
-                "    select * into own from simba_live(p_session, p_tell);\n    if not found then\n        return;\n    end if;\n    before := own.version;\n\n",
+                "    select * into own from simba_live(p_session, p_tell);\n    if not found then\n        return;\n    \
+                 end if;\n    before := own.version;\n\n",
                 "    before := 0;\n    own.expires_us := 9223372036854775807;\n\n",
             ),
-            ("into after from simba_session s where s.id = p_session;\n    with", "into after from simba_session s where s.id = p_session;\n    after := coalesce(after, 0);\n    with"),
+            (
+                "into after from simba_session s where s.id = p_session;\n    with",
+                "into after from simba_session s where s.id = p_session;\n    after := coalesce(after, 0);\n    with",
+            ),
         ],
         "C3_an_expired_session_gets_nothing",
     ),
@@ -58,13 +68,19 @@ const PLANTED: &[(&str, &[(&str, &str)], &str)] = &[
     ),
     (
         "M27 a close deletes the leases",
-        &[("    perform simba_end(p_session, p_tell);\n    return true;", "    delete from simba_lease where session = p_session;\n    perform simba_end(p_session, p_tell);\n    return true;")],
+        &[(
+            "    perform simba_end(p_session, p_tell);\n    return true;",
+            "    delete from simba_lease where session = p_session;\n    perform simba_end(p_session, p_tell);\n    return true;",
+        )],
         "C6_tokens_rise_over_release_expiry_and_close",
     ),
     (
         "M28 the token is raised for its own owner",
         &[
-            ("and l.session is distinct from p_session\n            and (s.id is null or", "and (s.id is null or s.id = p_session or"),
+            (
+                "and l.session is distinct from p_session\n            and (s.id is null or",
+                "and (s.id is null or s.id = p_session or",
+            ),
             (
                 "from simba_session s where s.id = l.session);",
                 "from simba_session s where s.id = l.session and s.id <> p_session);",

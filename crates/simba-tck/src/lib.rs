@@ -29,10 +29,13 @@
 //! # A resource
 //! [`fencing`] checks that your resource refuses a stale owner, atomically, for every token there is.
 //!
+//! [`rig`] is what tests of a backend on a real server that fails are built of.
+//!
 //! Cases whose capability a backend does not claim are left out by name. Nothing is skipped in silence.
 
 pub mod backend;
 pub mod fencing;
+pub mod rig;
 
 /// What a case found: nothing, or what is wrong.
 pub type Verdict = Result<(), String>;

@@ -83,6 +83,8 @@ impl Simba {
     /// | URL | feature | store |
     /// |---|---|---|
     /// | `sqlite:PATH` | `sqlite` | a SQLite file, for the processes of one host |
+    /// | `postgres://USER@HOST/DATABASE` | `postgres` | PostgreSQL, also behind PgBouncer |
+    /// | `redis://HOST`, `redis+sentinel://HOST,../MASTER`, `redis+cluster://HOST,..` | `redis` | Redis or Valkey |
     /// | `memory:` | `memory` | a new store in this process, for tests and examples |
     ///
     /// The client starts to connect in the background; wait for it with [`ready`](Self::ready), or just go on.

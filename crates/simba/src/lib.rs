@@ -121,8 +121,8 @@
 //! * [`Inspector`]: who holds what.
 //!
 //! # Stores
-//! None is compiled in by default. Choose by features: `sqlite` (module `sqlite`), `memory` (module `memory`). Any
-//! implementation of [`backend::Backend`] will do, see [`Simba::builder`].
+//! None is compiled in by default. Choose by features, each with a module of its name: `sqlite`, `postgres`, `redis`,
+//! `memory`. Any implementation of [`backend::Backend`] will do, see [`Simba::builder`].
 
 pub mod clock;
 pub mod rules;
@@ -157,7 +157,7 @@ pub use inspect::Inspector;
 pub use listener::Listener;
 #[cfg(feature = "planted")]
 pub use planted::Planted;
-pub use store::{StoreOptions, open_store};
+pub use store::{StoreOptions, open_store, store_schema};
 pub use term::{Revoked, Term};
 pub use wait::Completion;
 pub use work::{Flow, Interrupt, OnError, WorkOutput};
@@ -176,5 +176,7 @@ pub use simba_core::{
 pub use simba_memory as memory;
 #[cfg(feature = "redis")]
 pub use simba_redis as redis;
+#[cfg(feature = "postgres")]
+pub use simba_sql::postgres;
 #[cfg(feature = "sqlite")]
 pub use simba_sql::sqlite;

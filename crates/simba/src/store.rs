@@ -1,6 +1,6 @@
 //! URLs of stores.
 
-use simba_backend::{DynBackend, Namespace};
+use simba_backend::{DynBackend, Namespace, Schema};
 use std::sync::Arc;
 
 use crate::error::Error;
@@ -101,6 +101,8 @@ pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBacken
         Some("memory") => memory(_rest),
         #[cfg(feature = "sqlite")]
         Some("sqlite") => sqlite(_rest, options),
+        #[cfg(feature = "postgres")]
+        Some("postgres") => postgres(url, options),
         #[cfg(feature = "redis")]
         Some("redis") => redis(url, options),
         _ => {
@@ -110,6 +112,26 @@ pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBacken
             Err(refuse(format!("{shown:?} {why}")))
         }
     }
+}
+
+/// The tables of the kind of store that a URL names, `None` if it has none. Nothing is opened, and nothing need be there.
+///
+/// # Errors
+/// [`Error::Url`] says what is wrong with the URL, and never shows a password.
+///
+/// ```
+/// # #[cfg(feature = "sqlite")] {
+/// let schema = simba::store_schema("sqlite:/nowhere/simba.db")?.expect("tables");
+/// assert!(schema.sql.contains("create table simba_lease"));
+/// # }
+/// # Ok::<(), simba::Error>(())
+/// ```
+pub fn store_schema(url: &str) -> Result<Option<Schema>, Error> {
+    #[cfg(feature = "sqlite")]
+    if url.starts_with("sqlite:") {
+        return Ok(Some(simba_sql::sqlite::schema::schema()));
+    }
+    Ok(open(url)?.schema())
 }
 
 /// As [`open_store`], with no options.
@@ -138,6 +160,19 @@ fn memory(rest: &str) -> Result<Arc<dyn DynBackend>, Error> {
         return Err(refuse("a memory store has no name: it is a new one each time".into()));
     }
     Ok(Arc::new(simba_memory::MemoryBackend::new(|| BootClock.now().as_nanos())))
+}
+
+#[cfg(feature = "postgres")]
+fn postgres(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Error> {
+    use simba_sql::postgres::{PostgresBackend, PostgresConfig};
+
+    let mut config = PostgresConfig::from_url(url)
+        .map_err(|error| Error::Url(error.to_string().into()))?
+        .create(options.create);
+    if let Some(namespace) = &options.namespace {
+        config = config.namespace(namespace.clone());
+    }
+    Ok(Arc::new(PostgresBackend::new(config)?))
 }
 
 #[cfg(feature = "redis")]

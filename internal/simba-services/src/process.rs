@@ -18,7 +18,10 @@ use std::{
 use rustix::process::{Pid, Signal, geteuid, kill_process};
 
 /// Starts "$@", prints its pid, and kills it when standard input ends.
-const PARENT: &str = r#"exec 3<&0; log="$1"; shift; "$@" </dev/null >>"$log" 2>&1 3<&- & pid=$!; echo $pid; exec >&- 2>/dev/null; cat <&3 >/dev/null; kill -9 $pid 2>/dev/null; wait $pid"#;
+const PARENT: &str = r#"exec 3<&0; log="$1"; shift
+"$@" </dev/null >>"$log" 2>&1 3<&- & pid=$!
+echo $pid; exec >&- 2>/dev/null
+cat <&3 >/dev/null; kill -9 $pid 2>/dev/null; wait $pid"#;
 
 /// A running server.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 use std::{
     env, fs,
     path::{Path, PathBuf},
+    pin::Pin,
     process::{ExitCode, Stdio},
     time::Duration,
 };
@@ -36,8 +37,10 @@ pub(crate) fn demo(args: &DemoArgs, format: Format) -> Result<ExitCode, Exit> {
         return Err(Exit::new(USAGE, "the demo's lease time must be from 500ms to 10s"));
     }
     store::block_on(async {
+        // Before there is anything that would be left behind; and once, so that no signal falls between two waits.
+        let stop = Box::pin(stop_signal()?);
         let folder = Folder::new()?;
-        let mut stage = Stage::new(&folder.0, lease, format)?;
+        let mut stage = Stage::new(&folder.0, lease, format, stop)?;
         let shown = stage.play().await;
         stage.end().await;
         shown?;
@@ -77,6 +80,9 @@ struct Node {
     readers: Vec<tokio::task::JoinHandle<()>>,
 }
 
+/// Ready when this process is asked to end.
+type Stop = Pin<Box<dyn Future<Output = ()>>>;
+
 struct Stage<'a> {
     folder: &'a Path,
     lease: Duration,
@@ -87,10 +93,11 @@ struct Stage<'a> {
     news: mpsc::UnboundedReceiver<Record>,
     records: Vec<Record>,
     paused_at: Option<u64>,
+    stop: Stop,
 }
 
 impl<'a> Stage<'a> {
-    fn new(folder: &'a Path, lease: Duration, format: Format) -> Result<Self, Exit> {
+    fn new(folder: &'a Path, lease: Duration, format: Format, stop: Stop) -> Result<Self, Exit> {
         let (sender, news) = mpsc::unbounded_channel();
         let mut stage = Self {
             folder,
@@ -102,6 +109,7 @@ impl<'a> Stage<'a> {
             news,
             records: Vec::new(),
             paused_at: None,
+            stop,
         };
         if format == Format::Text {
             output::line(format!(
@@ -237,12 +245,11 @@ impl<'a> Stage<'a> {
     /// Takes records in, telling each that is worth it, until one satisfies the test.
     async fn wait(&mut self, what: &str, wanted: impl Fn(&Record) -> bool) -> Result<Record, Exit> {
         let limit = self.lease * 4 + Duration::from_secs(5);
-        let mut stop = std::pin::pin!(stop_signal()?);
         let mut timeout = std::pin::pin!(tokio::time::sleep(limit));
         loop {
             let record = tokio::select! {
                 biased;
-                () = &mut stop => return Err(Exit::new(130, "stopped")),
+                () = &mut self.stop => return Err(Exit::new(130, "stopped")),
                 record = self.news.recv() => record,
                 () = &mut timeout => None,
             };

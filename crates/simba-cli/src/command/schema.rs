@@ -17,9 +17,7 @@ use crate::{
 };
 
 pub(crate) fn schema(settings: &Settings, what: &SchemaCommand) -> Result<ExitCode, Exit> {
-    let how = if matches!(what, SchemaCommand::Apply { .. }) { Open::Create } else { Open::Existing };
-    let store = store::open(settings, how)?;
-    let Some(schema) = store.schema() else {
+    let Some(schema) = simba::store_schema(&settings.url)? else {
         output::hint("this store has no tables");
         return Ok(ExitCode::SUCCESS);
     };
@@ -39,8 +37,8 @@ pub(crate) fn schema(settings: &Settings, what: &SchemaCommand) -> Result<ExitCo
             }
             Ok(ExitCode::SUCCESS)
         }
-        SchemaCommand::Apply { yes } => apply(settings, &store, &schema, *yes),
-        SchemaCommand::Check => check(settings, &store, &schema),
+        SchemaCommand::Apply { yes } => apply(settings, &store::open(settings, Open::Create)?, &schema, *yes),
+        SchemaCommand::Check => check(settings, &store::open(settings, Open::Existing)?, &schema),
     }
 }
 

@@ -1,10 +1,10 @@
 //! More than one server: a failover by Sentinels, a failover of a Cluster.
 
-use simba_backend::{Backend, Effect, FailureKind};
+use simba_backend::{Effect, FailureKind};
 use simba_redis::{RedisBackend, RedisConfig};
 use simba_services::{Cluster, Redis, Sentinels};
 
-use crate::rig::{LEASE, Node, PLENTY, again, eventually, grant, owner, store, wait};
+use crate::rig::{LEASE, Node, PLENTY, again, eventually, grant, open, owner, store, wait};
 
 /// A number of `info replication`.
 fn offset(server: &Redis, field: &str) -> u64 {
@@ -38,7 +38,7 @@ fn goes_on(what: &str, node: &Node, held: u64) -> u64 {
 fn sentinels_that_appoint_another_master_are_followed() {
     let all = Sentinels::start();
     let [first, second] = all.servers();
-    let node = Node::open(&all.url());
+    let node = open(&all.url());
     let token = node.take("a", PLENTY).unwrap();
     assert_eq!(token, 1);
     replicated(first, second);
@@ -57,7 +57,7 @@ fn sentinels_that_appoint_another_master_are_followed() {
     second.kill();
     let token = goes_on("after the master's end", &node, token);
     assert_eq!(all.master_port(), Some(first.port()));
-    let newcomer = Node::open(&all.url());
+    let newcomer = open(&all.url());
     assert_eq!(newcomer.take("a", PLENTY), Ok(0), "{token} is held");
 }
 
@@ -75,7 +75,7 @@ fn a_replica_is_refused() {
 #[test]
 fn a_server_that_becomes_a_replica_is_refused_and_serves_again_when_it_is_master() {
     let (server, other) = (Redis::start(), Redis::start());
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     assert_eq!(server.cli(&["replicaof", "127.0.0.1", &other.port().to_string()]), "OK");
     for _ in 0..3 {
@@ -107,7 +107,7 @@ fn follower<'a>(cluster: &'a Cluster, master: &Redis) -> &'a Redis {
 #[test]
 fn a_cluster_that_fails_over_is_followed() {
     let cluster = Cluster::start();
-    let node = Node::open(&cluster_url(&cluster));
+    let node = open(&cluster_url(&cluster));
     let token = node.take("a", PLENTY).unwrap();
     assert_eq!(token, 1);
 
@@ -128,18 +128,18 @@ fn a_cluster_that_fails_over_is_followed() {
     replicated(new, old);
     new.kill();
     let token = goes_on("after the master's end", &node, token);
-    let newcomer = Node::open(&cluster_url(&cluster));
+    let newcomer = open(&cluster_url(&cluster));
     assert_eq!(newcomer.take("a", PLENTY), Ok(0), "{token} is held");
 }
 
 #[test]
 fn every_server_of_a_cluster_leads_to_the_right_one() {
     let cluster = Cluster::start();
-    let node = Node::open(&cluster_url(&cluster));
+    let node = open(&cluster_url(&cluster));
     assert_eq!(node.take("a", PLENTY), Ok(1));
     for server in cluster.servers() {
         let one = format!("redis+cluster://127.0.0.1:{}?prefix={{simba}}:", server.port());
-        let other = Node::open(&one);
+        let other = open(&one);
         assert_eq!(other.take("a", PLENTY), Ok(0), "by {one}");
     }
 }

@@ -4,7 +4,7 @@ use simba_backend::{Backend, Effect, FailureKind, Forced, Hint, InspectQuery, Le
 use simba_redis::{RedisBackend, RedisConfig};
 use simba_services::{Certificates, Cluster, Redis, free_port};
 
-use crate::rig::{LEASE, Node, PLENTY, Watcher, name, owner, store, wait};
+use crate::rig::{LEASE, Node, PLENTY, Watcher, name, open, owner, store, wait};
 
 /// A password that must be seen nowhere.
 const CANARY: &str = "canary-5e1f9c";
@@ -26,12 +26,12 @@ fn least_rights(server: &Redis, grants: &str) {
 
 /// Every call of the contract.
 fn uses_everything(url: &str) {
-    let node = Node::open(url);
+    let node = open(url);
     let watcher = Watcher::start(node.store.clone());
     watcher.waits_for(&Hint::Missed, "at first");
     let token = node.take("a", PLENTY).unwrap();
     node.keep_alive(PLENTY).unwrap();
-    let other = Node::open_on(node.store.clone()).unwrap();
+    let other = Node::open(node.store.clone()).unwrap();
     assert_eq!(other.take("a", PLENTY), Ok(0));
     node.release("a", token, PLENTY).unwrap();
     watcher.waits_for(&Hint::Freed(name("a")), "after a release");
@@ -112,14 +112,14 @@ fn a_user_without_the_channel_has_everything_but_the_news() {
         "OK"
     );
     let url = format!("redis://app:{CANARY}@127.0.0.1:{}", server.port());
-    let node = Node::open(&url);
+    let node = open(&url);
     for token in 1..=3 {
         assert_eq!(node.take("a", PLENTY), Ok(token));
         node.release("a", token, PLENTY).unwrap();
     }
     assert_eq!(node.take("a", PLENTY), Ok(4));
     wait(node.store.close(node.session, PLENTY)).unwrap();
-    let next = Node::open(&url);
+    let next = open(&url);
     assert_eq!(next.take("a", PLENTY), Ok(5), "the closed session blocks nobody");
     let failure = wait(node.store.watch(simba_backend::HintSink::new(|_| ())));
     assert_eq!(failure.kind, FailureKind::Denied, "{failure:?}");
@@ -171,7 +171,7 @@ fn a_wrong_password_is_denied_and_no_password_is_ever_shown() {
 fn a_certificate_of_an_unknown_authority_is_refused() {
     let (ours, others) = (Certificates::new(), Certificates::new());
     let server = Redis::start_with_tls(&ours);
-    assert_eq!(Node::open(&server.url()).take("a", PLENTY), Ok(1));
+    assert_eq!(open(&server.url()).take("a", PLENTY), Ok(1));
     let port = server.port();
     for url in [
         format!("rediss://127.0.0.1:{port}"),

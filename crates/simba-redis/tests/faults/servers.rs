@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, thread};
 
-use simba_backend::{Backend, Effect, FailureKind, FencingToken, Forced, Hint, InspectQuery, KeepAlive};
+use simba_backend::{Effect, FailureKind, FencingToken, Forced, Hint, InspectQuery, KeepAlive};
 use simba_redis::{RedisBackend, RedisConfig, Tokens};
 use simba_services::Redis;
 
 use crate::rig::{
-    LEASE, Node, PLENTY, Proxy, SHORT, Watcher, again, eventually, fails, grant, name, owner, wait,
+    LEASE, Node, PLENTY, Proxy, SHORT, Watcher, again, eventually, fails, grant, name, open, owner, wait,
 };
 
 /// The ids of the connections, but for the prompt's own.
@@ -23,7 +23,7 @@ fn connections(server: &Redis) -> BTreeSet<String> {
 #[test]
 fn b26_scripts_that_the_server_forgets_are_sent_again() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     // No call fails, not even the first one, and none is done twice: the tokens are consecutive.
     for token in 1..=5 {
         assert_eq!(server.cli(&["script", "flush"]), "OK");
@@ -44,13 +44,13 @@ fn b26_scripts_that_the_server_forgets_are_sent_again() {
 #[test]
 fn a_server_that_was_emptied_ends_the_sessions_and_serves_new_ones() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     assert_eq!(server.cli(&["flushall"]), "OK");
     assert_eq!(node.keep_alive(PLENTY), Ok(KeepAlive::Expired));
     assert_eq!(node.take("a", PLENTY), Ok(0), "a session that is over gets nothing");
     assert_eq!(node.release("a", 1, PLENTY).unwrap().step, None);
-    let next = Node::open_on(node.store.clone()).unwrap();
+    let next = Node::open(node.store.clone()).unwrap();
     assert_eq!(next.take("a", PLENTY), Ok(1));
 }
 
@@ -58,15 +58,15 @@ fn a_server_that_was_emptied_ends_the_sessions_and_serves_new_ones() {
 fn tokens_of_the_clock_rise_where_the_server_has_lost_everything() {
     let mut server = Redis::start();
     let url = format!("{}?tokens=clock", server.url());
-    let node = Node::open(&url);
+    let node = open(&url);
     let first = node.take("a", PLENTY).unwrap();
     assert_eq!(server.cli(&["flushall"]), "OK");
-    let node = Node::open_on(node.store.clone()).unwrap();
+    let node = Node::open(node.store.clone()).unwrap();
     let second = node.take("a", PLENTY).unwrap();
     assert!(second > first, "{second} is not above {first}");
     server.kill();
     server.start_again();
-    let node = again("a new session", |_| Node::open_on(node.store.clone()));
+    let node = again("a new session", |_| Node::open(node.store.clone()));
     let third = again("a new term", |limit| node.take("a", limit));
     assert!(third > second, "{third} is not above {second}");
 }
@@ -74,7 +74,7 @@ fn tokens_of_the_clock_rise_where_the_server_has_lost_everything() {
 #[test]
 fn b19_connections_that_the_server_cuts_are_replaced() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     for _ in 0..5 {
         server.cli(&["client", "kill", "type", "normal", "skipme", "yes"]).parse::<u32>().unwrap();
@@ -90,7 +90,7 @@ fn b19_connections_that_the_server_cuts_are_replaced() {
 #[test]
 fn b19_an_idle_connection_that_the_server_closed_is_replaced() {
     let server = Redis::start_with(&["--save", "", "--appendonly", "no", "--timeout", "1"]);
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     eventually("the server has closed the idle connections", || connections(&server).is_empty());
     let tries = [node.owned(PLENTY), node.owned(PLENTY)];
@@ -100,7 +100,7 @@ fn b19_an_idle_connection_that_the_server_closed_is_replaced() {
 #[test]
 fn a_restart_that_keeps_everything_ends_no_term() {
     let mut server = Redis::start_durable();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     server.kill();
     for _ in 0..3 {
@@ -121,12 +121,12 @@ fn a_restart_that_keeps_everything_ends_no_term() {
 #[test]
 fn a_restart_that_keeps_nothing_ends_the_session() {
     let mut server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     server.kill();
     server.start_again();
     assert_eq!(again("a keep-alive", |limit| node.owned(limit)), None);
-    let next = Node::open_on(node.store.clone()).unwrap();
+    let next = Node::open(node.store.clone()).unwrap();
     assert_eq!(again("an acquire", |limit| next.take("a", limit)), 1);
 }
 
@@ -134,11 +134,11 @@ fn a_restart_that_keeps_nothing_ends_the_session() {
 #[test]
 fn no_call_to_a_frozen_server_outlives_its_limit_and_the_connections_are_replaced() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     assert_eq!(node.owned(PLENTY), Ok(Some(vec![grant("a", 1)])));
     // What is asked for it below may be done as soon as the server wakes.
-    let other = Node::open_on(node.store.clone()).unwrap();
+    let other = Node::open(node.store.clone()).unwrap();
     assert_eq!(other.take("o", PLENTY), Ok(1));
     let old = connections(&server);
     assert!(!old.is_empty());
@@ -175,7 +175,7 @@ fn no_call_to_a_frozen_server_outlives_its_limit_and_the_connections_are_replace
 fn b19_connections_that_fell_silent_are_replaced_after_one_call() {
     let server = Redis::start();
     let proxy = Proxy::before(server.port());
-    let node = Node::open(&proxy.url());
+    let node = open(&proxy.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     for _ in 0..3 {
         proxy.silence();
@@ -195,7 +195,7 @@ fn b13_the_watch_comes_back_after_a_cut_a_silence_and_a_restart() {
     let watcher = Watcher::start(crate::rig::store(&proxy.url()));
     let hears = |server: &Redis, what: &str| {
         watcher.waits_for(&Hint::Missed, what);
-        let node = Node::open(&server.url());
+        let node = open(&server.url());
         let token = node.take("w", PLENTY).unwrap();
         node.release("w", token, PLENTY).unwrap();
         watcher.waits_for(&Hint::Freed(name("w")), what);
@@ -215,7 +215,7 @@ fn b13_the_watch_comes_back_after_a_cut_a_silence_and_a_restart() {
 #[test]
 fn a_full_server_is_busy_until_it_has_room() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     assert_eq!(server.cli(&["config", "set", "maxmemory", "1"]), "OK");
     let failure = node.take("b", PLENTY).unwrap_err();
@@ -230,7 +230,7 @@ fn a_full_server_is_busy_until_it_has_room() {
 #[test]
 fn a_full_server_frees_no_lease_by_force_without_raising_its_token() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     let one = FencingToken::new(1).unwrap();
     assert_eq!(server.cli(&["config", "set", "maxmemory", "1"]), "OK");
@@ -249,7 +249,7 @@ fn a_full_server_frees_no_lease_by_force_without_raising_its_token() {
 #[test]
 fn a_server_without_the_replicas_that_it_needs_is_busy() {
     let server = Redis::start();
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(server.cli(&["config", "set", "min-replicas-to-write", "1"]), "OK");
     let failure = node.take("a", PLENTY).unwrap_err();
     assert_eq!((failure.kind, failure.effect), (FailureKind::Busy, Effect::None), "{failure:?}");
@@ -260,7 +260,7 @@ fn a_server_without_the_replicas_that_it_needs_is_busy() {
 #[test]
 fn somebody_elses_endless_script_makes_the_server_busy() {
     let server = Redis::start_with(&["--save", "", "--busy-reply-threshold", "50"]);
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     thread::scope(|scope| {
         // It ends with an error, as it is killed.
@@ -284,7 +284,7 @@ fn b28_keys_of_others_are_left_as_they_are() {
     for (key, value) in before {
         assert_eq!(server.cli(&["set", key, value]), "OK");
     }
-    let node = Node::open(&server.url());
+    let node = open(&server.url());
     assert_eq!(node.take("a", PLENTY), Ok(1));
     node.release("a", 1, PLENTY).unwrap();
     wait(node.store.close(node.session, PLENTY)).unwrap();
@@ -322,7 +322,7 @@ fn what_a_crashed_node_leaves_is_cleared_away() {
 fn tokens_above_lua_numbers(adjust: impl Fn(RedisConfig) -> RedisConfig) -> Result<(), String> {
     let server = Redis::start();
     let config = adjust(RedisConfig::from_url(&server.url()).unwrap());
-    let node = Node::open_on(RedisBackend::new(config).unwrap()).unwrap();
+    let node = Node::open(std::sync::Arc::new(RedisBackend::new(config).unwrap())).unwrap();
     for start in
         [(1_u64 << 53) - 2, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, (1 << 62) + 1, i64::MAX.unsigned_abs() - 4]
     {

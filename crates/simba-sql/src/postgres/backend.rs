@@ -253,9 +253,12 @@ impl PostgresBackend {
             (&self.config().broadcast, Type::BOOL),
             (&lock_wait(limit), Type::INT4),
         ];
-        let rows = self.query(place, false, limit, "select simba_close($1::text::uuid, $2, $3)", params).await?;
-        self.read(rows.first().ok_or("no answer".to_owned()).and_then(|row| {
-            row.try_get(0).map_err(|error| error.to_string())
-        }))
+        let rows =
+            self.query(place, false, limit, "select simba_close($1::text::uuid, $2, $3)", params).await?;
+        self.read(
+            rows.first()
+                .ok_or("no answer".to_owned())
+                .and_then(|row| row.try_get(0).map_err(|error| error.to_string())),
+        )
     }
 }

@@ -65,7 +65,9 @@ impl PostgresConfig {
             return Err(refuse("a ?, # or @ in a name or password must be written %3F, %23, %40"));
         }
         let mut server: tokio_postgres::Config = format!("postgres://{place}").parse().map_err(|_| {
-            refuse("user, password, host, port or database cannot be read; write what is special in them as %XX")
+            refuse(
+                "user, password, host, port or database cannot be read; write what is special in them as %XX",
+            )
         })?;
         if server.get_hosts().is_empty() {
             return Err(refuse("the host is missing"));
@@ -88,7 +90,9 @@ impl PostgresConfig {
                 ("broadcast", "on") => broadcast = true,
                 ("broadcast", "off") => broadcast = false,
                 ("broadcast", _) => return Err(refuse("broadcast is on or off")),
-                (known, _) if DRIVERS.contains(&known) => driver.push((name.into_owned(), value.into_owned())),
+                (known, _) if DRIVERS.contains(&known) => {
+                    driver.push((name.into_owned(), value.into_owned()))
+                }
                 (other, _) => {
                     let shown: String = other.chars().take(40).collect();
                     return Err(UrlError(format!(

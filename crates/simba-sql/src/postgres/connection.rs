@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use rustls::{ClientConfig, RootCertStore, pki_types::{CertificateDer, pem::PemObject}};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use simba_backend::{Effect, Failure, FailureKind};
 use tokio::{sync::Mutex, task::JoinHandle, time::Instant};
 use tokio_postgres::{AsyncMessage, Client, Error, SimpleQueryMessage, Socket, tls::MakeTlsConnect};

@@ -44,7 +44,8 @@ pub(crate) async fn examine(place: &Place, limit: Duration) -> Examination {
     let mut times = Vec::new();
     for _ in 0..9 {
         let start = deadline.left();
-        let call = place.call(false, deadline.left(), |client| async move { client.batch_execute("select 1").await });
+        let call = place
+            .call(false, deadline.left(), |client| async move { client.batch_execute("select 1").await });
         if let Err(failure) = call.await {
             return Examination::failed(failure.message, "");
         }
@@ -52,7 +53,11 @@ pub(crate) async fn examine(place: &Place, limit: Duration) -> Examination {
     }
     times.sort_unstable();
     let mut findings = vec![
-        Finding::ok(format!("{} reachable, {:.2} ms median of 9", config.shown(), times[4].as_secs_f64() * 1e3)),
+        Finding::ok(format!(
+            "{} reachable, {:.2} ms median of 9",
+            config.shown(),
+            times[4].as_secs_f64() * 1e3
+        )),
         Finding::ok(format!("tables of version {}", schema::VERSION)),
     ];
     let asked = place.call(false, deadline.left(), |client| async move { facts(&client).await }).await;
@@ -119,7 +124,10 @@ fn judge(facts: &Facts, broadcast: bool, pooled: bool, tls: bool) -> Vec<Finding
         Finding::ok(format!("server version {}", facts.get("server_version")))
     });
     findings.push(if facts.is("standby", "true") || facts.is("read_only", "on") {
-        Finding::fail("it takes no writes: a standby, or a read-only database", "name the primary, or all hosts")
+        Finding::fail(
+            "it takes no writes: a standby, or a read-only database",
+            "name the primary, or all hosts",
+        )
     } else {
         Finding::ok("it is the primary, and takes writes")
     });
@@ -139,7 +147,8 @@ fn judge(facts: &Facts, broadcast: bool, pooled: bool, tls: bool) -> Vec<Finding
     findings.push(if number("triggers") >= 3 {
         Finding::ok("the triggers that count changes of leases are on")
     } else {
-        let text = "triggers of simba_lease are missing or off: an owner is not told that its lease was taken away";
+        let text =
+            "triggers of simba_lease are missing or off: an owner is not told that its lease was taken away";
         Finding::fail(text, "run: alter table simba_lease enable trigger all")
     });
     findings.push(Finding::ok(format!(
@@ -153,7 +162,11 @@ fn judge(facts: &Facts, broadcast: bool, pooled: bool, tls: bool) -> Vec<Finding
         let millis = number(limit);
         if (1..1_000).contains(&millis) {
             let text = format!("the user's {limit} is {millis} ms: calls end early, and terms are lost");
-            findings.push(Finding::new(Level::Warn, text, format!("raise {limit} for this user, or set it to 0")));
+            findings.push(Finding::new(
+                Level::Warn,
+                text,
+                format!("raise {limit} for this user, or set it to 0"),
+            ));
         }
     }
     findings.push(match (broadcast, pooled) {
@@ -166,7 +179,11 @@ fn judge(facts: &Facts, broadcast: bool, pooled: bool, tls: bool) -> Vec<Finding
         (false, _) => Finding::new(Level::Note, "releases are found by polling (broadcast=off)", ""),
     });
     if !tls {
-        findings.push(Finding::new(Level::Note, "the connection is not encrypted", "write ?sslmode=verify-full"));
+        findings.push(Finding::new(
+            Level::Note,
+            "the connection is not encrypted",
+            "write ?sslmode=verify-full",
+        ));
     }
     findings.push(Finding::new(
         Level::Note,
@@ -184,7 +201,11 @@ fn clock(server_us: i64) -> Finding {
     let millis = offset / 1_000;
     if millis.abs() > 1_000 {
         let text = format!("the server's clock is {millis} ms off this host's");
-        return Finding::new(Level::Warn, text, "look at the time service of both; a correction by a step moves leases");
+        return Finding::new(
+            Level::Warn,
+            text,
+            "look at the time service of both; a correction by a step moves leases",
+        );
     }
     Finding::ok(format!("the server's clock is {millis} ms off this host's"))
 }

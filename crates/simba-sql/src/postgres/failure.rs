@@ -67,9 +67,11 @@ fn of_server(error: &DbError) -> (FailureKind, Effect, &'static str) {
             (FailureKind::Denied, Effect::None, "give the user the rights that `simba schema grants` lists")
         }
         ("55", "P03") => (FailureKind::Busy, Effect::None, "another transaction holds a lock for too long"),
-        ("57", "014") => {
-            (FailureKind::Busy, Effect::None, "a statement_timeout below the call's limit, or somebody, ended it")
-        }
+        ("57", "014") => (
+            FailureKind::Busy,
+            Effect::None,
+            "a statement_timeout below the call's limit, or somebody, ended it",
+        ),
         ("57", "P03") | ("40" | "53" | "55", _) => (FailureKind::Busy, Effect::None, "it is tried again"),
         ("57" | "08" | "58" | "XX", _) => (FailureKind::Unreachable, Effect::Unknown, "it is tried again"),
         _ => (FailureKind::Unsuitable, Effect::None, "see the server's own message"),

@@ -187,7 +187,7 @@ impl Backend for SqliteBackend {
     }
 
     fn schema(&self) -> Option<Schema> {
-        Some(Schema { version: schema::VERSION, sql: schema::sql().to_owned(), grants: None })
+        Some(schema::schema())
     }
 
     async fn check_schema(&self, limit: Duration) -> Result<SchemaState, Failure> {

@@ -1,7 +1,7 @@
 //! The tables: printed, applied, checked.
 
 use rusqlite::{Connection, OptionalExtension};
-use simba_backend::SchemaState;
+use simba_backend::{Schema, SchemaState};
 
 /// The version of the tables that this code reads and writes.
 pub const VERSION: u32 = 1;
@@ -16,6 +16,12 @@ const SQL: &str = include_str!("schema.sql");
 #[must_use]
 pub const fn sql() -> &'static str {
     SQL
+}
+
+/// The tables, as every store tells of its own. A file has no users to give rights to.
+#[must_use]
+pub fn schema() -> Schema {
+    Schema { version: VERSION, sql: SQL.to_owned(), grants: None }
 }
 
 /// Looks at a connection's database.

@@ -98,7 +98,8 @@ impl Held {
     fn new(url: &str) -> Self {
         let runtime = Runtime::new().expect("a runtime");
         let client = runtime.block_on(async {
-            let (client, wire) = tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("the server");
+            let (client, wire) =
+                tokio_postgres::connect(url, tokio_postgres::NoTls).await.expect("the server");
             tokio::spawn(wire);
             let locks = "begin; lock table simba_session, simba_lease in access exclusive mode";
             client.batch_execute(locks).await.expect("the locks");

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use simba_backend::{Acquired, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep};
+use simba_backend::{
+    Acquired, FencingToken, Forced, KeepAlive, LeaseName, Outcome, Owned, SessionId, Version, VersionStep,
+};
 use simba_core::{Reply, Request};
 use simba_memory::Store;
 
@@ -84,6 +86,51 @@ impl StoreModel {
     /// A person frees a lease.
     pub(crate) fn free_by_hand(&mut self, name: usize) {
         self.free(name);
+    }
+
+    /// A person forces a lease free, and names a token.
+    pub(crate) fn forced(
+        &mut self,
+        name: usize,
+        token: FencingToken,
+        answer: Forced,
+        store: &Store,
+    ) -> Result<(), Broken> {
+        let (owner, present) = self.leases[name];
+        let right = match owner {
+            None => Forced::Free,
+            Some(_) if present != token.get() => {
+                FencingToken::new(present).map_or(Forced::Free, |token| Forced::Other { token })
+            }
+            Some(_) => {
+                self.free(name);
+                self.leases[name].1 = present + 1;
+                FencingToken::new(present + 1).map_or(Forced::Free, |token| Forced::Freed { token })
+            }
+        };
+        if answer != right {
+            return Err(("C13", format!("a forced release is answered {answer:?}, must be {right:?}")));
+        }
+        self.same_owner(store, name, "C13")
+    }
+
+    /// A person ends a session that owns a lease.
+    pub(crate) fn evicted(
+        &mut self,
+        now: u64,
+        session: SessionId,
+        answer: bool,
+        store: &Store,
+    ) -> Result<(), Broken> {
+        let lived = self.lives(now, session);
+        self.end(session, "evicted");
+        if answer != lived {
+            return Err(("C13", format!("an eviction of session {session} is answered {answer}")));
+        }
+        if store.knows(session) {
+            return Err(("C13", format!("session {session} is evicted, and is still there")));
+        }
+        Ok(())
     }
 
     fn free(&mut self, name: usize) {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use simba_backend::Hint;
+use simba_backend::{FencingToken, Hint};
 
 use super::{Event, World};
 use crate::{
@@ -287,18 +287,44 @@ impl World {
                 self.store.store.lose_lease(&self.names[name].clone());
                 self.store.model.lose(name);
             }
-            Regime::ByHand => {
-                self.trace(|| format!("a person frees name {name}"));
-                self.store.store.tamper_free(&self.names[name].clone());
-                self.store.model.free_by_hand(name);
-                self.broadcast();
-            }
+            Regime::ByHand => self.by_hand(name),
             Regime::ClockStops => {
                 let node = self.rng.index(self.nodes.len());
                 let long = self.rng.between(lease / 2, 3 * lease);
                 self.pause(node, long);
             }
         }
+    }
+
+    /// What a person does in an incident: at the store's own prompt, or by the two calls there are for it.
+    fn by_hand(&mut self, name: usize) {
+        let lease = self.names[name].clone();
+        let held = self.store.model.owner(name).zip(FencingToken::new(self.store.model.token(name)));
+        let (_, now) = self.store.now(self.at);
+        let judged = match (self.rng.index(4), held) {
+            (0, Some((session, _))) => {
+                self.trace(|| format!("a person ends session {session}"));
+                let answer = self.store.store.evict(now, session);
+                self.store.model.evicted(now, session, answer, &self.store.store)
+            }
+            (draw @ (1 | 2), Some((_, present))) => {
+                let token = if draw == 1 { Some(present) } else { present.next() };
+                let token = token.unwrap_or(present);
+                self.trace(|| format!("a person forces name {name} free, at token {token}"));
+                let answer = self.store.store.force_release(&lease, token);
+                self.store.model.forced(name, token, answer, &self.store.store)
+            }
+            _ => {
+                self.trace(|| format!("a person frees name {name}"));
+                self.store.store.tamper_free(&lease);
+                self.store.model.free_by_hand(name);
+                Ok(())
+            }
+        };
+        if self.oracle.is_full() {
+            self.oracle.judge(judged);
+        }
+        self.broadcast();
     }
 
     /// Everything that can be put right is put right.

@@ -32,6 +32,14 @@ const CLOCKS: &[&str] = &[
     "crates/simba-sql/src/sqlite/clock.rs",
     "crates/simba-sql/src/sqlite/worker.rs",
     "crates/simba-cli/src/clock.rs",
+    // The limits of calls to a server, on the runtime's clock; and the server's own beside this host's, for a person.
+    "crates/simba-sql/src/postgres/connection.rs",
+    "crates/simba-sql/src/postgres/doctor.rs",
+    "crates/simba-sql/src/mysql/connection.rs",
+    "crates/simba-sql/src/mysql/doctor.rs",
+    "crates/simba-redis/src/connection.rs",
+    // Bounds on how long a call to a real server takes.
+    "crates/simba-tck/src/rig.rs",
     "internal/simba-bench/src/clock.rs",
 ];
 
