@@ -55,7 +55,7 @@ const TABLE: &[Allowed] = &[
     Allowed { name: "simba-sim", ours: &["simba-backend", "simba-core", "simba-memory"], outside: &[] },
     Allowed {
         name: "simba-bench",
-        ours: &["simba-backend", "simba-core", "simba-sql", "simba-lease"],
+        ours: &["simba-backend", "simba-core", "simba-services", "simba-sql", "simba-lease"],
         outside: &["rustix", "stats_alloc", "tempfile", "tokio"],
     },
     Allowed { name: "simba-proxy", ours: &[], outside: &["tokio"] },
