@@ -41,22 +41,27 @@ create table simba_lease (
 create index simba_lease_session on simba_lease (session) where session is not null;
 
 -- The one clock.
-create function simba_now() returns bigint language sql volatile as
-$$ select floor(extract(epoch from clock_timestamp()) * 1000000)::bigint $$;
+create function simba_now() returns bigint language plpgsql volatile as $$
+begin
+    return extract(epoch from clock_timestamp()) * 1000000;
+end $$;
 
 create function simba_version() returns int language sql immutable as $$ select 1 $$;
 
--- How each call begins: no wait is longer than the caller waits, and what is answered is on the disk.
-create function simba_begin(p_limit_ms int) returns void language plpgsql as $$
+-- How each call begins: no wait is longer than the caller waits, what is answered is on the disk, and the versions of
+-- sessions are counted by the call itself, not once more by the triggers.
+create function simba_begin(p_limit_ms int) returns text language plpgsql as $$
 begin
     if current_setting('transaction_isolation') <> 'read committed' then
         raise exception 'leases need transactions that are read committed, and this user''s are %',
             current_setting('transaction_isolation') using errcode = 'SB001';
     end if;
-    perform set_config('lock_timeout', p_limit_ms::text, true);
     if current_setting('synchronous_commit') = 'off' then
         perform set_config('synchronous_commit', 'on', true);
     end if;
+    -- To plan each statement anew for its arrays costs more than to run it.
+    return set_config('lock_timeout', p_limit_ms::text, true) || set_config('simba.counted', 'on', true)
+        || set_config('plan_cache_mode', 'force_generic_plan', true);
 end $$;
 
 -- Tells those who wait. An empty name stands for more than are worth listing.
@@ -78,20 +83,17 @@ begin
     end if;
 end $$;
 
--- Locks the own session and judges it. No row: it is over.
-create function simba_live(p_session uuid, p_tell boolean) returns setof simba_session language plpgsql as $$
+-- Locks the own session, and judges it then. Null: it is over.
+create function simba_live(p_session uuid, p_tell boolean) returns simba_session language plpgsql as $$
 declare
     own simba_session;
 begin
     select * into own from simba_session where id = p_session for update;
-    if not found then
-        return;
-    end if;
     if own.expires_us <= simba_now() then
         perform simba_end(p_session, p_tell);
-        return;
+        return null;
     end if;
-    return next own;
+    return own;
 end $$;
 
 create function simba_open(
@@ -99,8 +101,8 @@ create function simba_open(
 ) returns void language plpgsql as $$
 declare
     instant bigint;
+    begun text := simba_begin(p_limit_ms);
 begin
-    perform simba_begin(p_limit_ms);
     instant := simba_now();
     -- Sessions whose owners have died are cleared away, some at a time.
     delete from simba_session where id in (
@@ -114,12 +116,11 @@ end $$;
 create function simba_keep_alive(p_session uuid, p_known bigint, p_tell boolean, p_limit_ms int)
 returns table (lease_us bigint, version bigint, names text[], tokens bigint[]) language plpgsql as $$
 declare
-    own simba_session;
+    begun text := simba_begin(p_limit_ms);
+    own simba_session := simba_live(p_session, p_tell);
     instant bigint;
 begin
-    perform simba_begin(p_limit_ms);
-    select * into own from simba_live(p_session, p_tell);
-    if not found then
+    if own.id is null then
         return;
     end if;
     instant := simba_now();
@@ -141,35 +142,42 @@ returns table (
     nodes text[], hosts text[], pids bigint[], clients text[], left_us bigint[]
 ) language plpgsql as $$
 declare
-    own simba_session;
+    begun text := simba_begin(p_limit_ms);
+    own simba_session := simba_live(p_session, p_tell);
     instant bigint;
+    won bigint := 0;
+    taken bigint;
     wanted text[];
+    owned boolean;
     dead uuid[];
     ended uuid;
 begin
-    perform simba_begin(p_limit_ms);
-    select * into own from simba_live(p_session, p_tell);
-    if not found then
+    if own.id is null then
         return;
     end if;
     before := own.version;
 
     -- Names that nobody has had yet. Two callers who make the same ones meet in the order of the names.
-    insert into simba_lease (name, token, session, acquired_us)
-    select given.name, 1, p_session, simba_now() from (select distinct unnest(p_names) collate "C" as name) as given
-    where not exists (select from simba_lease l where l.name = given.name)
-    order by given.name
-    on conflict do nothing;
+    if exists (select from unnest(p_names) as g (name) where not exists (select from simba_lease l where l.name = g.name))
+    then
+        insert into simba_lease (name, token, session, acquired_us)
+        select given.name, 1, p_session, simba_now()
+        from (select distinct unnest(p_names) collate "C" as name) as given
+        where not exists (select from simba_lease l where l.name = given.name)
+        order by given.name
+        on conflict do nothing;
+        get diagnostics won = row_count;
+    end if;
 
     -- What seems to be free is locked, and what is then still to be had is taken.
     instant := simba_now();
-    wanted := array(
-        select l.name from simba_lease l left join simba_session s on s.id = l.session
+    select array_agg(f.name), bool_or(f.session is not null) into wanted, owned from (
+        select l.name, l.session from simba_lease l left join simba_session s on s.id = l.session
         where l.name = any(p_names) and l.session is distinct from p_session
             and (s.id is null or s.expires_us <= instant)
         order by l.name for update of l skip locked
-    );
-    if cardinality(wanted) > 0 then
+    ) f;
+    if owned then
         dead := array(
             select s.id from simba_session s
             where s.id in (select l.session from simba_lease l where l.name = any(wanted))
@@ -180,9 +188,17 @@ begin
         for ended in select s.id from simba_session s where s.id = any(dead) and s.expires_us <= instant loop
             perform simba_end(ended, p_tell);
         end loop;
+    end if;
+    if wanted is not null then
         update simba_lease l set token = l.token + 1, session = p_session, acquired_us = instant
         where l.name = any(wanted) and l.token < 9223372036854775807
             and not exists (select from simba_session s where s.id = l.session);
+        get diagnostics taken = row_count;
+        won := won + taken;
+    end if;
+    after := before + won;
+    if won > 0 then
+        update simba_session set version = after where id = p_session;
     end if;
 
     -- The waits are over: a session that has run out meanwhile is granted nothing.
@@ -190,7 +206,13 @@ begin
     if own.expires_us <= instant then
         raise exception 'the session ran out while this call waited' using errcode = 'SB002';
     end if;
-    select s.version into after from simba_session s where s.id = p_session;
+    select array_agg(l.token order by g.place), array_agg(case when l.session = p_session then 0 end order by g.place)
+    into tokens, holders
+    from unnest(p_names) with ordinality as g (name, place) join simba_lease l on l.name = g.name;
+    if array_position(holders, null) is null then
+        return next;
+        return;
+    end if;
     with found as (
         select g.place, l.token, l.session, s.id as holder, s.node, s.host, s.pid, s.client,
             least(s.lease_us, greatest(s.expires_us - instant, 0)) as remaining
@@ -218,36 +240,40 @@ end $$;
 create function simba_release(p_session uuid, p_names text[], p_tokens bigint[], p_tell boolean, p_limit_ms int)
 returns table (before bigint, after bigint) language plpgsql as $$
 declare
-    own simba_session;
+    begun text := simba_begin(p_limit_ms);
+    own simba_session := simba_live(p_session, p_tell);
     freed text[];
 begin
-    perform simba_begin(p_limit_ms);
-    select * into own from simba_live(p_session, p_tell);
-    if not found then
+    if own.id is null then
         return;
     end if;
+    freed := array(
+        select l.name from simba_lease l
+        -- Not by `=`: the index of sessions is full of entries of leases that were given back, those of names are few.
+        where l.name = any(p_names) and l.session is not distinct from p_session
+            and (l.name, l.token) in (select * from unnest(p_names, p_tokens))
+        order by l.name for update
+    );
     before := own.version;
-    with mine as (
-        select l.name from unnest(p_names, p_tokens) as g (name, token)
-        join simba_lease l on l.name = g.name and l.token = g.token and l.session = p_session
-        order by l.name for update of l
-    ), done as (
-        update simba_lease l set session = null from mine where l.name = mine.name returning l.name
-    )
-    select array_agg(done.name) into freed from done;
-    if p_tell then
-        perform simba_tell(coalesce(freed, '{}'));
+    after := before;
+    if cardinality(freed) > 0 then
+        update simba_lease l set session = null where l.name = any(freed);
+        after := before + cardinality(freed);
+        update simba_session set version = after where id = p_session;
+        if p_tell then
+            perform simba_tell(freed);
+        end if;
     end if;
-    select s.version into after from simba_session s where s.id = p_session;
     return next;
 end $$;
 
 -- Ends a session; whether it was alive.
 create function simba_close(p_session uuid, p_tell boolean, p_limit_ms int) returns boolean language plpgsql as $$
+declare
+    begun text := simba_begin(p_limit_ms);
+    own simba_session := simba_live(p_session, p_tell);
 begin
-    perform simba_begin(p_limit_ms);
-    perform simba_live(p_session, p_tell);
-    if not found then
+    if own.id is null then
         return false;
     end if;
     perform simba_end(p_session, p_tell);
@@ -258,10 +284,10 @@ end $$;
 create function simba_force_release(p_name text, p_token bigint, p_tell boolean, p_limit_ms int)
 returns table (token bigint, freed boolean) language plpgsql as $$
 declare
+    begun text := simba_begin(p_limit_ms);
     holder uuid;
     lease simba_lease;
 begin
-    perform simba_begin(p_limit_ms);
     loop
         select l.session into holder from simba_lease l where l.name = p_name;
         -- The session first, as everybody does.
@@ -278,6 +304,7 @@ begin
         -- The last token there is cannot be raised; nobody gets the lease any more.
         token := least(lease.token, 9223372036854775806) + 1;
         update simba_lease l set session = null, token = simba_force_release.token where l.name = p_name;
+        update simba_session s set version = s.version + 1 where s.id = holder;
         if p_tell then
             perform simba_tell(array[p_name]);
         end if;
@@ -285,8 +312,8 @@ begin
     return next;
 end $$;
 
--- The version of a session rises with each lease that becomes its own or ceases to be, whoever writes the row; once a
--- statement for each session, by as much as it changed.
+-- Changes that a person makes at psql are counted too: the version of a session rises with each lease that becomes its
+-- own or ceases to be.
 create function simba_count() returns trigger language plpgsql as $$
 begin
     if tg_op = 'INSERT' then
@@ -313,12 +340,15 @@ begin
 end $$;
 
 create trigger simba_lease_insert after insert on simba_lease
-referencing new table as added for each statement execute function simba_count();
+referencing new table as added for each statement
+when (current_setting('simba.counted', true) is distinct from 'on') execute function simba_count();
 
 create trigger simba_lease_update after update on simba_lease
-referencing new table as added old table as gone for each statement execute function simba_count();
+referencing new table as added old table as gone for each statement
+when (current_setting('simba.counted', true) is distinct from 'on') execute function simba_count();
 
 create trigger simba_lease_delete after delete on simba_lease
-referencing old table as gone for each statement execute function simba_count();
+referencing old table as gone for each statement
+when (current_setting('simba.counted', true) is distinct from 'on') execute function simba_count();
 
 insert into simba_meta (key, value) values ('schema', '1');
