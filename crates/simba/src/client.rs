@@ -84,6 +84,7 @@ impl Simba {
     /// |---|---|---|
     /// | `sqlite:PATH` | `sqlite` | a SQLite file, for the processes of one host |
     /// | `postgres://USER@HOST/DATABASE` | `postgres` | PostgreSQL, also behind PgBouncer |
+    /// | `mysql://USER@HOST/DATABASE`, `mariadb://..` | `mysql` | MariaDB or MySQL |
     /// | `redis://HOST`, `redis+sentinel://HOST,../MASTER`, `redis+cluster://HOST,..` | `redis` | Redis or Valkey |
     /// | `memory:` | `memory` | a new store in this process, for tests and examples |
     ///

@@ -121,8 +121,8 @@
 //! * [`Inspector`]: who holds what.
 //!
 //! # Stores
-//! None is compiled in by default. Choose by features, each with a module of its name: `sqlite`, `postgres`, `redis`,
-//! `memory`. Any implementation of [`backend::Backend`] will do, see [`Simba::builder`].
+//! None is compiled in by default. Choose by features, each with a module of its name: `sqlite`, `postgres`, `mysql`,
+//! `redis`, `memory`. Any implementation of [`backend::Backend`] will do, see [`Simba::builder`].
 
 pub mod clock;
 pub mod rules;
@@ -176,6 +176,8 @@ pub use simba_core::{
 pub use simba_memory as memory;
 #[cfg(feature = "redis")]
 pub use simba_redis as redis;
+#[cfg(feature = "mysql")]
+pub use simba_sql::mysql;
 #[cfg(feature = "postgres")]
 pub use simba_sql::postgres;
 #[cfg(feature = "sqlite")]

@@ -103,6 +103,8 @@ pub fn open_store(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBacken
         Some("sqlite") => sqlite(_rest, options),
         #[cfg(feature = "postgres")]
         Some("postgres") => postgres(url, options),
+        #[cfg(feature = "mysql")]
+        Some("mysql") => mysql(url, options),
         #[cfg(feature = "redis")]
         Some("redis") => redis(url, options),
         _ => {
@@ -173,6 +175,19 @@ fn postgres(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Er
         config = config.namespace(namespace.clone());
     }
     Ok(Arc::new(PostgresBackend::new(config)?))
+}
+
+#[cfg(feature = "mysql")]
+fn mysql(url: &str, options: &StoreOptions) -> Result<Arc<dyn DynBackend>, Error> {
+    use simba_sql::mysql::{MysqlBackend, MysqlConfig};
+
+    let mut config = MysqlConfig::from_url(url)
+        .map_err(|error| Error::Url(error.to_string().into()))?
+        .create(options.create);
+    if let Some(namespace) = &options.namespace {
+        config = config.namespace(namespace.clone());
+    }
+    Ok(Arc::new(MysqlBackend::new(config)?))
 }
 
 #[cfg(feature = "redis")]

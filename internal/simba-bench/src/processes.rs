@@ -11,7 +11,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 use simba::{Simba, TermEvent, Timing};
-use simba_services::{Postgres, Redis};
+use simba_services::{MariaDb, Postgres, Redis};
 
 use crate::{
     clock::{boot_nanos, median},
@@ -97,7 +97,10 @@ pub(crate) fn all(rows: &mut Vec<Row>) -> Result<()> {
     measure(rows, "Redis", &redis.url())?;
     let postgres = Postgres::start();
     measure(rows, "PostgreSQL", &postgres.url("postgres"))?;
-    measure(rows, "PostgreSQL, broadcast off", &format!("{}?broadcast=off", postgres.url("postgres")))
+    measure(rows, "PostgreSQL, broadcast off", &format!("{}?broadcast=off", postgres.url("postgres")))?;
+    let mariadb = MariaDb::start();
+    mariadb.create_database("bench");
+    measure(rows, "MariaDB", &mariadb.url("bench"))
 }
 
 fn measure(rows: &mut Vec<Row>, name: &str, url: &str) -> Result<()> {

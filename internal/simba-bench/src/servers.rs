@@ -6,7 +6,7 @@ use std::{error::Error, future::Future, sync::Arc, time::Duration};
 use simba::backend::{
     Acquired, DynBackend, Grant, KeepAlive, LeaseName, NodeLabel, Outcome, Owned, Owner, SessionId, Version,
 };
-use simba_services::{Postgres, Redis};
+use simba_services::{MariaDb, Postgres, Redis};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -23,7 +23,8 @@ pub(crate) type Result<T> = std::result::Result<T, Box<dyn Error>>;
 pub(crate) fn all(rows: &mut Vec<Row>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     redis(rows, &runtime)?;
-    postgres(rows, &runtime)
+    postgres(rows, &runtime)?;
+    mariadb(rows, &runtime)
 }
 
 fn redis(rows: &mut Vec<Row>, runtime: &Runtime) -> Result<()> {
@@ -77,6 +78,24 @@ fn postgres(rows: &mut Vec<Row>, runtime: &Runtime) -> Result<()> {
         bench.rest(rows)?;
     }
     Ok(())
+}
+
+fn mariadb(rows: &mut Vec<Row>, runtime: &Runtime) -> Result<()> {
+    use simba::mysql::mysql_async::{Conn, Opts, prelude::Queryable};
+    let server = MariaDb::start();
+    server.create_database("bench");
+    let table = "create table raw (id int primary key, n int); insert into raw values (1, 0)";
+    assert_eq!(server.sql("bench", table), "");
+    let bench = Bench::open("MariaDB", runtime, &server.url("bench"))?;
+    let raw = runtime.block_on(Conn::new(Opts::from_url(&server.url("bench"))?))?;
+    let raw = std::cell::RefCell::new(Some(raw));
+    let write = || async {
+        let mut conn = raw.borrow_mut().take().expect("one at a time");
+        conn.query_drop("update raw set n = n + 1 where id = 1").await.expect("an answer");
+        raw.replace(Some(conn));
+    };
+    bench.pair(rows, "two raw updates of one row", write);
+    bench.rest(rows)
 }
 
 struct Bench<'a> {

@@ -39,7 +39,11 @@ impl MariaDb {
         let data = format!("--datadir={}", folder.text("data"));
         let user = if rustix::process::geteuid().is_root() { "--user=mysql" } else { "--skip-name-resolve" };
         let auth = "--auth-root-authentication-method=normal";
-        let init = [&program("mariadb-install-db"), "--no-defaults", user, &data, auth, "--skip-test-db"];
+        // Each removes what it takes for its own leftovers from the folder for temporary files.
+        let tmp = folder.make("tmp");
+        let tmp = format!("--tmpdir={tmp}");
+        let init =
+            [&program("mariadb-install-db"), "--no-defaults", user, &data, auth, &tmp, "--skip-test-db"];
         run(&init.map(str::to_owned), None);
         let settings = settings.iter().map(|&setting| setting.to_owned()).collect();
         let mut server = Self { folder, port: free_port(), settings, process: None };
@@ -66,6 +70,7 @@ impl MariaDb {
             "--bind-address=127.0.0.1".to_owned(),
             format!("--socket={}", folder.text("s.sock")),
             format!("--pid-file={}", folder.text("pid")),
+            format!("--tmpdir={}", folder.text("tmp")),
             "--skip-name-resolve".to_owned(),
         ];
         command.extend(self.settings.iter().cloned());
@@ -117,11 +122,20 @@ impl MariaDb {
     /// If one fails.
     #[must_use]
     pub fn sql(&self, database: &str, sql: &str) -> String {
+        self.prompt(database, sql)()
+    }
+
+    /// As [`sql`](Self::sql), when it is called, and without a hold on the server until then.
+    ///
+    /// # Panics
+    /// The call does, if a statement fails.
+    pub fn prompt(&self, database: &str, sql: &str) -> impl FnOnce() -> String + use<> {
         let port = format!("-P{}", self.port);
         let client = program("mariadb");
         let to =
             [&client, "--no-defaults", "-h127.0.0.1", &port, "-uroot", "-N", "-B", "-D", database, "-e", sql];
-        run(&to.map(str::to_owned), None)
+        let command = to.map(str::to_owned);
+        move || run(&command, None)
     }
 
     /// Makes an empty database.

@@ -172,6 +172,19 @@ impl Folder {
         Self(folder)
     }
 
+    /// A folder in it that every user may write, as text.
+    ///
+    /// # Panics
+    /// If it cannot be made.
+    #[must_use]
+    pub fn make(&self, name: &str) -> String {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.join(name);
+        fs::create_dir(&path).expect("our own folder");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).expect("our own folder");
+        path.display().to_string()
+    }
+
     /// A path in it.
     #[must_use]
     pub fn join(&self, name: &str) -> PathBuf {

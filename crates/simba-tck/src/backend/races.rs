@@ -67,15 +67,18 @@ async fn batches_in_opposite_orders_do_not_block_each_other(store: Shared) -> Ve
     Ok(())
 }
 
+/// Long enough to acquire a lease on a busy machine, and short enough for a store whose clock cannot be moved.
+const SHORT: Duration = Duration::from_secs(1);
+
 /// F3, F4: a renewal that waits while the takeover is being decided must not bring the session back. A takeover that meets
 /// the renewal in the middle of its judgement may be told that the lease is held; the next one is not.
 async fn a_renewal_and_a_takeover_at_the_same_instant_have_one_outcome(store: Shared) -> Verdict {
     for round in 0..60 {
         let job = format!("job-{round}");
-        let a = std::sync::Arc::new(Node::open_for(&store, "a", Duration::from_millis(200)).await?);
+        let a = std::sync::Arc::new(Node::open_for(&store, "a", SHORT).await?);
         let b = std::sync::Arc::new(Node::open_for(&store, "b", LEASE * 1_000).await?);
         a.win(&job).await?;
-        store.advance(Duration::from_millis(200 + (round % 2)));
+        store.advance(SHORT + Duration::from_millis(round % 2));
         let (renewing, taking) = (std::sync::Arc::clone(&a), std::sync::Arc::clone(&b));
         let renewal = tokio::spawn(async move { renewing.keep_alive(None).await });
         let wanted = job.clone();
