@@ -35,6 +35,8 @@ marks! {
     LeaseShortened,
     /// A session opened too late to be of any use.
     OpenedTooLate,
+    /// A session was over before its first renewal.
+    ExpiredBeforeRenewal,
     /// An open that had been given up was answered after all.
     LateOpenClosed,
     /// A win came with the reply to an attempt that had been given up.

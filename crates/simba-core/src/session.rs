@@ -48,7 +48,8 @@ pub(crate) struct Opening {
     pub(crate) call: Option<CallId>,
     /// Otherwise, when the next one goes out.
     pub(crate) retry_at: Instant,
-    /// How many have failed in a row.
+    /// How many have failed in a row. A session that was over before its first renewal counts as one that failed,
+    /// and from the second of them on there is a backoff.
     pub(crate) failures: u32,
 }
 
@@ -61,6 +62,8 @@ pub(crate) struct Live {
     pub(crate) granted: Duration,
     pub(crate) period: Duration,
     pub(crate) suspended: bool,
+    /// Until the first renewal: how many opens had failed in a row before this one.
+    unproven: Option<u32>,
     keep_alive: Option<KeepAliveInFlight>,
     /// When the next keep-alive goes out; `None` if the time left is too short for another.
     next_at: Option<Instant>,
@@ -234,6 +237,7 @@ impl Engine {
             return;
         }
         let session = opened.session;
+        let failures = if let Session::Opening(opening) = &self.session { opening.failures } else { 0 };
         self.session = Session::Live(Live {
             id: session,
             writer: DeadlineWriter::new(deadline),
@@ -241,6 +245,7 @@ impl Engine {
             granted: opened.granted,
             period,
             suspended: false,
+            unproven: Some(failures),
             keep_alive: None,
             next_at: Some(sent_at.saturating_add(period)),
             known: Some(Version::default()),
@@ -352,6 +357,7 @@ impl Engine {
         let Some(live) = self.live_mut() else { return false };
         let close_call = live.deadline.saturating_since(now) < live.granted / 100;
         let recovered = core::mem::replace(&mut live.suspended, false);
+        live.unproven = None;
         // The newest word of the store counts, also where it promises less than the one before.
         live.deadline = to;
         live.next_at = next_renewal(sent_at.saturating_add(live.period), now, live, least);
@@ -451,6 +457,18 @@ impl Engine {
         if reason == SessionEnd::DeadlinePassed {
             self.send_close(live.id);
         }
+        // Two servers that each believe in themselves would end what the other one opens, as fast as they can answer.
+        if let Some(failures) = live.unproven
+            && reason == SessionEnd::Expired
+            && let Session::Opening(opening) = &mut self.session
+        {
+            // Once may be a person who ends it.
+            opening.failures = failures + 1;
+            if failures > 0 {
+                self.mark(Mark::ExpiredBeforeRenewal);
+                self.open_failed(Some(over_at_once()));
+            }
+        }
     }
 
     fn session_ended_for(&mut self, slot: u32, reason: RevokeReason) {
@@ -543,6 +561,12 @@ fn no_answer() -> Failure {
 fn foreign_reply() -> Failure {
     let text = "the store answered with the reply of another call; its backend is faulty";
     Failure::new(FailureKind::Unsuitable, Effect::Unknown, text)
+}
+
+fn over_at_once() -> Failure {
+    let text = "the store opens sessions and says at once that they are over; are there two servers that each believe in \
+                themselves, or is somebody ending sessions?";
+    Failure::new(FailureKind::Unsuitable, Effect::None, text)
 }
 
 fn grant_too_short(requested: Duration, granted: Duration) -> Failure {

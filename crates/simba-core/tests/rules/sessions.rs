@@ -1,7 +1,7 @@
 //! Sessions: opening, renewal, suspension, expiry, close.
 
 use crate::rig::*;
-use simba_backend::{Acquired, Opened, Owned, SessionId, VersionStep};
+use simba_backend::{Acquired, KeepAlive, Opened, Owned, SessionId, VersionStep};
 use simba_core::{
     Mark, Notice, Reply, RevokeReason, SessionEnd, SessionStatus, StartError, StartOptions, Timing,
 };
@@ -177,6 +177,40 @@ fn opening_is_tried_for_ever() {
     }
     rig.open(15_000);
     assert!(rig.take().contains(&Event::Acquire(vec!["job".into()])));
+}
+
+/// Two servers that each believe in themselves (a failover from a master that wakes up) end what the other one opens. That
+/// is no reason to open sessions as fast as they can answer.
+#[test]
+fn a_session_that_is_over_before_its_first_renewal_is_followed_by_a_backoff() {
+    let mut rig = Rig::new();
+    rig.start("job");
+    let mut waits = Vec::new();
+    for _ in 0..20 {
+        rig.open(15_000);
+        let acquire = rig.acquire();
+        rig.take();
+        rig.answer(acquire, Ok(Reply::Acquired(Acquired::Expired)));
+        let from = rig.elapsed_ms();
+        while !rig.take().contains(&Event::Open) {
+            rig.advance(1);
+        }
+        waits.push(rig.elapsed_ms() - from);
+    }
+    assert!(rig.engine.marks().has(Mark::ExpiredBeforeRenewal));
+    // Once may be a person who ends it.
+    assert!(waits[0] == 0 && waits[1] > 0 && waits.iter().all(|wait| *wait <= 5_000), "{waits:?}");
+    assert!(waits[10..].iter().all(|wait| *wait >= 2_400), "{waits:?}");
+    // A session that was renewed is none of them: the next one is opened at once.
+    rig.open(15_000);
+    rig.advance(5_000);
+    let call = rig.keep_alive();
+    rig.answer(call, Ok(alive(15_000, Owned::Unchanged)));
+    rig.take();
+    rig.advance(5_000);
+    let call = rig.keep_alive();
+    rig.answer(call, Ok(Reply::KeepAlive(KeepAlive::Expired)));
+    assert!(rig.take().contains(&Event::Open));
 }
 
 /// An open that was given up, and is answered after all, leaves a session on the store: it is closed.

@@ -78,6 +78,8 @@ pub(crate) struct Ledger {
     /// The open that is waited for, and when the next one must go out at the latest.
     pub(crate) open: Option<CallId>,
     pub(crate) open_by: u64,
+    /// How many have failed in a row, with sessions that were over before their first renewal.
+    pub(crate) open_failures: u32,
     pub(crate) calls: BTreeMap<CallId, Call>,
     pub(crate) elections: Vec<Option<Election>>,
     /// The greatest token released, by name, in the present session.
@@ -113,6 +115,7 @@ impl Ledger {
             session: None,
             open: None,
             open_by: now,
+            open_failures: 0,
             calls: BTreeMap::new(),
             elections: vec![None; count],
             floors: vec![None; count],

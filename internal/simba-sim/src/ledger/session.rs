@@ -16,6 +16,8 @@ pub(crate) struct Session {
     pub(crate) granted: Duration,
     pub(crate) period: u64,
     pub(crate) suspended: bool,
+    /// Until the first renewal: how many opens had failed before.
+    unproven: Option<u32>,
     /// The keep-alive in flight, and how many terms had been adopted when it was sent.
     keep_alive: Option<(CallId, u64)>,
     /// When the next one goes out.
@@ -86,6 +88,7 @@ impl Ledger {
 
     pub(super) fn open_failed(&mut self) {
         self.open = None;
+        self.open_failures += 1;
         self.open_by = self.now + nanos(self.timing.renew());
     }
 
@@ -109,6 +112,7 @@ impl Ledger {
             granted: opened.granted,
             period,
             suspended: false,
+            unproven: Some(core::mem::take(&mut self.open_failures)),
             keep_alive: None,
             next_at: Some(sent + period),
             latched: false,
@@ -159,6 +163,7 @@ impl Ledger {
                 let to = sent + validity(*remaining, &self.timing);
                 live.keep_alive = None;
                 live.suspended = false;
+                live.unproven = None;
                 // The newest promise counts, also a shorter one; what it leaves no period for is renewed half-way.
                 self.shorter_promise |= to < live.deadline;
                 live.deadline = to;
@@ -231,6 +236,14 @@ impl Ledger {
         self.abandon(session.id);
         // What was decided for a handover goes with the session; it is not sent any more.
         self.open_by = self.now;
+        if let Some(failures) = session.unproven
+            && reason == SessionEnd::Expired
+        {
+            self.open_failures = failures + 1;
+            if failures > 0 {
+                self.open_failed();
+            }
+        }
         let revoke = match reason {
             SessionEnd::DeadlinePassed => RevokeReason::DeadlinePassed,
             SessionEnd::Expired => RevokeReason::SessionExpired,
