@@ -10,8 +10,8 @@ use simba_backend::{
 };
 
 use crate::{
-    config::{RedisConfig, Tokens},
-    connection::Place,
+    config::{RedisConfig, Tokens, Topology},
+    connection::{Era, Place},
     doctor,
     failure::strange,
     script::{Scripts, Text},
@@ -27,6 +27,7 @@ struct Inner {
     config: Arc<RedisConfig>,
     prefix: String,
     scripts: Scripts,
+    era: Arc<Era>,
     /// Opens, renews and closes sessions; never behind a batch of acquires.
     sessions: Place,
     /// Acquires and releases.
@@ -51,10 +52,11 @@ impl RedisBackend {
     /// None so far; what is wrong with the servers is told by the first call.
     pub fn new(config: RedisConfig) -> Result<Self, Failure> {
         let config = Arc::new(config);
-        let place = || Place::new(Arc::clone(&config));
+        let era = Arc::new(Era::default());
+        let place = || Place::new(Arc::clone(&config), Arc::clone(&era));
         let (sessions, leases, people) = (place(), place(), place());
         let (prefix, scripts) = (config.prefix(), Scripts::new(&config));
-        Ok(Self(Arc::new(Inner { config, prefix, scripts, sessions, leases, people })))
+        Ok(Self(Arc::new(Inner { config, prefix, scripts, era, sessions, leases, people })))
     }
 
     /// The configuration.
@@ -76,6 +78,14 @@ impl RedisBackend {
         // Any key will do: they all lie in one slot.
         let key = format!("{}s:", self.0.prefix);
         place.call(limit, |connection| script.run(connection, key, all)).await
+    }
+
+    /// Whoever says that a session is over may be another server than the one that opened it.
+    fn is_over<T>(&self, over: bool, answer: T) -> T {
+        if over && self.0.config.topology != Topology::Alone {
+            self.0.era.end();
+        }
+        answer
     }
 
     fn read<T>(&self, read: Read<T>) -> Result<T, Failure> {
@@ -132,7 +142,8 @@ impl Backend for RedisBackend {
         let known = known.map_or_else(String::new, |version| version.0.to_string());
         let args = vec![session.to_string(), known];
         let answer = self.run(&self.0.sessions, &self.0.scripts.keep_alive, args, limit).await?;
-        self.read(store::keep_alive(answer))
+        let answer = self.read(store::keep_alive(answer))?;
+        Ok(self.is_over(answer == KeepAlive::Expired, answer))
     }
 
     async fn acquire(
@@ -148,7 +159,8 @@ impl Backend for RedisBackend {
         let mut args = vec![session.to_string(), tokens.to_owned()];
         args.extend(names.iter().map(ToString::to_string));
         let answer = self.run(&self.0.leases, &self.0.scripts.acquire, args, limit).await?;
-        self.read(store::acquired(answer))
+        let answer = self.read(store::acquired(answer))?;
+        Ok(self.is_over(answer == Acquired::Expired, answer))
     }
 
     async fn release(
@@ -160,7 +172,8 @@ impl Backend for RedisBackend {
         let mut args = vec![session.to_string()];
         args.extend(grants.iter().flat_map(|grant| [grant.name.to_string(), grant.token.to_string()]));
         let answer = self.run(&self.0.leases, &self.0.scripts.release, args, limit).await?;
-        self.read(store::released(answer))
+        let answer = self.read(store::released(answer))?;
+        Ok(self.is_over(answer.step.is_none(), answer))
     }
 
     async fn close(&self, session: SessionId, limit: Duration) -> Result<(), Failure> {

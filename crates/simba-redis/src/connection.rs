@@ -4,7 +4,14 @@
 //! that is dropped or runs into its limit takes the connection with it: a late answer can never be taken for that of the
 //! next call, and a server that is cut off is looked for anew.
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind, aio::MultiplexedConnection};
 use simba_backend::{Effect, Failure, FailureKind};
@@ -20,7 +27,22 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Place {
     config: Arc<RedisConfig>,
-    connection: Mutex<Option<MultiplexedConnection>>,
+    era: Arc<Era>,
+    connection: Mutex<Option<(u64, MultiplexedConnection)>>,
+}
+
+/// Connections of one era were made to the same server, as far as anybody knows.
+///
+/// After a failover an old master may wake up and believe in itself for a while. A connection that was made before is then
+/// to another server than one that was made after, and a session that is opened through the one is over by the word of the
+/// other. So an answer that a session is over ends the era: every connection asks anew where the master is.
+#[derive(Debug, Default)]
+pub(crate) struct Era(AtomicU64);
+
+impl Era {
+    pub(crate) fn end(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The end of a call.
@@ -38,8 +60,8 @@ impl Deadline {
 }
 
 impl Place {
-    pub(crate) fn new(config: Arc<RedisConfig>) -> Self {
-        Self { config, connection: Mutex::new(None) }
+    pub(crate) fn new(config: Arc<RedisConfig>, era: Arc<Era>) -> Self {
+        Self { config, era, connection: Mutex::new(None) }
     }
 
     /// Has `act` done on the connection, within `limit`.
@@ -56,18 +78,19 @@ impl Place {
         let Ok(mut place) = tokio::time::timeout_at(deadline.0, self.connection.lock()).await else {
             return Err(timed_out(&self.config, Effect::None));
         };
+        let era = self.era.0.load(Ordering::Relaxed);
         let connection = match place.take() {
-            Some(connection) => connection,
-            None => open(&self.config, deadline).await?,
+            Some((made, connection)) if made == era => connection,
+            Some(_) | None => open(&self.config, deadline).await?,
         };
         match tokio::time::timeout_at(deadline.0, act(connection.clone())).await {
             Ok(Ok(answer)) => {
-                *place = Some(connection);
+                *place = Some((era, connection));
                 Ok(answer)
             }
             Ok(Err(error)) => {
                 if stays(&error) {
-                    *place = Some(connection);
+                    *place = Some((era, connection));
                 }
                 Err(during(&self.config, &error))
             }
@@ -104,6 +127,11 @@ async fn open(config: &RedisConfig, deadline: Deadline) -> Result<MultiplexedCon
     // Whoever named the server may be behind.
     if !alone && !is_master(&answer) {
         let text = format!("{}: {at} is no master yet; it is tried again", config.shown());
+        return Err(Failure::new(FailureKind::Busy, Effect::None, text));
+    }
+    // A server that was frozen answers when it wakes, and may have been replaced meanwhile.
+    if !alone && locate::master(config, deadline.left()).await? != at {
+        let text = format!("{}: {at} has just been replaced; it is tried again", config.shown());
         return Err(Failure::new(FailureKind::Busy, Effect::None, text));
     }
     Ok(connection)

@@ -253,7 +253,10 @@ fn lose_an_acquire<S: Server>(scene: &Scene<S>, name: &str, how: Reply) -> Resul
     // If the connection had to be made anew, it was the making that was lost, and nothing was sent.
     match calls.failed_acquires()[before] {
         Effect::Unknown => Ok(election),
-        Effect::None => Err("the acquire was not sent".to_owned()),
+        Effect::None => {
+            within(AGAIN, "it leads, and so the connection is there for the next try", || leads(&election))?;
+            Err("the acquire was not sent".to_owned())
+        }
     }
 }
 
